@@ -1,0 +1,1 @@
+"""TorchX: write a job once, launch it anywhere."""
