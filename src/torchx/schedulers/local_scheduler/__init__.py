@@ -1,0 +1,42 @@
+"""Runs apps as processes of this machine: the scheduler ``local_cwd``."""
+
+from torchx.schedulers.ids import make_unique
+
+from ._apps import SignalException, _LocalAppDef
+from ._images import CWDImageProvider, ImageProvider, LocalDirectoryImageProvider
+from ._iterator import LogIterator
+from ._options import LocalOpts, Opts
+from ._request import (
+    COMBINED_LOG,
+    ENV_CUDA_VISIBLE_DEVICES,
+    NA,
+    STDERR_LOG,
+    STDOUT_LOG,
+    PopenRequest,
+    ReplicaParam,
+)
+from ._request import join_path as _join_PATH
+from ._scheduler import AppId, LocalScheduler, create_scheduler
+
+__all__ = [
+    "COMBINED_LOG",
+    "ENV_CUDA_VISIBLE_DEVICES",
+    "NA",
+    "STDERR_LOG",
+    "STDOUT_LOG",
+    "AppId",
+    "CWDImageProvider",
+    "ImageProvider",
+    "LocalDirectoryImageProvider",
+    "LocalOpts",
+    "LocalScheduler",
+    "LogIterator",
+    "Opts",
+    "PopenRequest",
+    "ReplicaParam",
+    "SignalException",
+    "_LocalAppDef",
+    "_join_PATH",
+    "create_scheduler",
+    "make_unique",
+]

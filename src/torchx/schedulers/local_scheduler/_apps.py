@@ -1,0 +1,62 @@
+"""Jobs that this process launched."""
+
+import os
+import signal
+import time
+from typing import Any
+
+from torchx.specs.api import AppDryRunInfo, AppState, is_terminal
+
+
+class SignalException(Exception):
+    """SIGTERM or SIGINT arrived; raised in the main thread."""
+
+    def __init__(self, msg: str, sigval: signal.Signals) -> None:
+        super().__init__(msg)
+        self.sigval = sigval
+
+
+class _LocalAppDef:
+    """A job of this process. NeMo-Run makes these with two arguments, kept in ``_apps``."""
+
+    def __init__(
+        self,
+        id: str,
+        log_dir: str,
+        dryrun_info: AppDryRunInfo[Any] | None = None,
+        lifeline: Any = None,
+    ) -> None:
+        self.id = id
+        self.log_dir = log_dir
+        self.dryrun_info = dryrun_info
+        self.role_replicas: dict[str, list[object]] = {}
+        self.state = AppState.PENDING
+        self.last_updated: float = -1
+        self._lifeline = lifeline
+        self._owner = os.getpid()
+
+    def set_state(self, state: AppState) -> None:
+        """Keeps the state with the time it was seen."""
+        self.last_updated = time.time()
+        self.state = state
+
+    def kill(self) -> None:
+        """Ends the job, attached or not, and waits until nothing of it runs."""
+        from ._store import Store
+
+        store = Store()
+        record = store.read(self.id)
+        if record is None or record.view().terminal:
+            return
+        from ._client import end
+
+        end(store, record)
+
+    def close(self) -> None:
+        """Ends the job if it is attached to this process; a forked child ends nothing."""
+        if self._lifeline is None or self._owner != os.getpid():
+            return
+        if not is_terminal(self.state):
+            self.kill()
+        self._lifeline.close()
+        self._lifeline = None

@@ -1,0 +1,97 @@
+"""Where a replica's program and working directory come from."""
+
+import abc
+import os
+from collections.abc import Mapping
+
+from torchx.errors import InvalidInput
+from torchx.specs.api import Role
+
+from ._request import ReplicaParam
+
+
+class ImageProvider(abc.ABC):
+    """Makes an image available on this machine."""
+
+    @abc.abstractmethod
+    def fetch(self, image: str) -> str:
+        """Makes the image available and returns the path of its root."""
+
+    def fetch_role(self, role: Role) -> str:
+        """As ``fetch`` for the role's image; may change the role. Called once for each role."""
+        return self.fetch(role.image)
+
+    def get_cwd(self, image: str) -> str | None:
+        """Working directory of the replicas; ``None`` for the launcher's own."""
+        return None
+
+    def get_entrypoint(self, img_root: str, role: Role) -> str:
+        """Path of the program."""
+        return os.path.join(img_root, role.entrypoint)
+
+    def get_replica_param(
+        self,
+        img_root: str,
+        role: Role,
+        stdout: str | None = None,
+        stderr: str | None = None,
+        combined: str | None = None,
+    ) -> ReplicaParam:
+        """What to run for one replica, given its role with the macros replaced."""
+        return ReplicaParam(
+            args=[self.get_entrypoint(img_root, role), *role.args],
+            env=role.env,
+            stdout=stdout,
+            stderr=stderr,
+            combined=combined,
+            cwd=self.get_cwd(role.image),
+        )
+
+
+class LocalDirectoryImageProvider(ImageProvider):
+    """Images are directories of this machine, which become the working directory."""
+
+    def __init__(self, cfg: Mapping[str, object] | None = None) -> None:
+        pass
+
+    def fetch(self, image: str) -> str:
+        """Checks that the directory exists."""
+        if not os.path.isdir(image):
+            msg = f"the image `{image}` is not a directory of this machine"
+            raise InvalidInput(msg)
+        return image
+
+    def get_cwd(self, image: str) -> str | None:
+        """The image."""
+        return image
+
+    def get_entrypoint(self, img_root: str, role: Role) -> str:
+        """The entrypoint as given."""
+        return role.entrypoint
+
+
+class CWDImageProvider(ImageProvider):
+    """Ignores the image: replicas run in the launcher's working directory."""
+
+    def __init__(self, cfg: Mapping[str, object] | None = None) -> None:
+        pass
+
+    def fetch(self, image: str) -> str:
+        """The working directory."""
+        return _cwd()
+
+    def get_cwd(self, image: str) -> str | None:
+        """The working directory."""
+        return _cwd()
+
+    def get_entrypoint(self, img_root: str, role: Role) -> str:
+        """The entrypoint as given."""
+        return role.entrypoint
+
+
+def _cwd() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        msg = "the working directory was removed, change to one that exists"
+        raise InvalidInput(msg) from None

@@ -1,0 +1,27 @@
+"""Options of ``local_cwd``."""
+
+from dataclasses import dataclass
+
+from torchx.schedulers.api import StructuredOpts
+
+
+@dataclass
+class Opts(StructuredOpts):
+    log_dir: str | None = None
+    """Directory for the replicas' log files. Default: below $TORCHX_HOME, until `torchx delete`."""
+
+    prepend_cwd: bool = False
+    """Put the working directory in front of PATH, so that its programs win. Default: behind."""
+
+    auto_set_cuda_visible_devices: bool = False
+    """Give each replica its own GPUs of this machine through CUDA_VISIBLE_DEVICES."""
+
+    detach: bool = False
+    """Let the job go on when the process that launches it ends."""
+
+    grace_s: int = 10
+    """Seconds between SIGTERM and SIGKILL when the job is cancelled or restarted."""
+
+
+LocalOpts = Opts
+"""Name of release 0.7 (NeMo-Run imports it)."""

@@ -1,0 +1,305 @@
+"""Builds the native request: what to run, where and with which environment, replica by replica."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from torchx.errors import InvalidInput, JobStartError
+from torchx.specs._macros import MacroPlan
+from torchx.specs.api import AppDef, Role, macros
+
+from ._supervise.tree import find_executable
+
+if TYPE_CHECKING:
+    from ._images import ImageProvider
+
+STDOUT_LOG = "stdout.log"
+STDERR_LOG = "stderr.log"
+COMBINED_LOG = "combined.log"
+NA = "<N/A>"
+ENV_CUDA_VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
+RANK0_ENV = "TORCHX_RANK0_HOST"
+NAME_BYTES_MAX = 200
+"""Bound on names that become file names, which may have 255 bytes with what is added to them."""
+
+
+@dataclass
+class ReplicaParam:
+    """One process to run."""
+
+    args: list[str]
+    env: dict[str, str]
+    stdout: str | None = None
+    """Path of a log file; ``None`` if there is none."""
+    stderr: str | None = None
+    combined: str | None = None
+    cwd: str | None = None
+    """Working directory; ``None`` for the launcher's."""
+
+
+@dataclass
+class PopenRequest:
+    """The native request of ``local_cwd``."""
+
+    app_id: str
+    log_dir: str
+    """Folder of the logs of this app."""
+    role_params: dict[str, list[ReplicaParam]]
+    """By role name; the position in the list is the replica's id."""
+    role_log_dirs: dict[str, list[str]]
+    """As ``role_params``: the folder of each replica's logs."""
+
+
+def join_path(*parts: str | None) -> str:
+    """Joins values of ``PATH``; empty ones and stray separators disappear."""
+    return os.pathsep.join(p.strip(os.pathsep) for p in parts if p and p.strip(os.pathsep))
+
+
+def build_request(
+    app: AppDef,
+    app_id: str,
+    app_log_dir: str,
+    provider: "ImageProvider",
+    prepend_cwd: bool = False,
+    extra_paths: Sequence[str] = (),
+) -> PopenRequest:
+    """Builds the request of an app; the app is left as it is.
+
+    Args:
+        app_log_dir: folder for the logs of this app, which need not exist.
+        provider: asked once for each role, and once for each replica if it overrides
+            ``get_replica_param``.
+        extra_paths: directories in front of every replica's ``PATH``; may hold macros.
+
+    Raises:
+        InvalidInput: if names cannot be file names or are used twice.
+    """
+    check_names(app)
+    request = PopenRequest(app_id, app_log_dir, {}, {})
+    for role in app.roles:
+        dirs = [f"{app_log_dir}/{role.name}/{k}" for k in range(role.num_replicas)]
+        request.role_log_dirs[role.name] = dirs
+        request.role_params[role.name] = _role_params(
+            role, request, dirs, provider, prepend_cwd, extra_paths
+        )
+    return request
+
+
+def check_names(app: AppDef) -> None:
+    """Raises ``InvalidInput`` if a name cannot be a file name or two roles share one."""
+    _check_name("app", app.name)
+    seen = set()
+    for role in app.roles:
+        _check_name("role", role.name)
+        if role.name in seen:
+            msg = f"two roles are named `{role.name}`; give each role of an app its own name"
+            raise InvalidInput(msg)
+        seen.add(role.name)
+
+
+def _check_name(what: str, name: str) -> None:
+    bad = [c for c in name if c in "/\\" or not c.isprintable()]
+    if not name or name in (".", "..") or bad or len(os.fsencode(name)) > NAME_BYTES_MAX:
+        msg = (
+            f"{what} name `{name!r:.80}` cannot be part of a file name: use 1 to {NAME_BYTES_MAX} "
+            "printable characters other than / and \\"
+        )
+        raise InvalidInput(msg)
+
+
+def _role_params(
+    role: Role,
+    request: PopenRequest,
+    dirs: list[str],
+    provider: "ImageProvider",
+    prepend_cwd: bool,
+    extra_paths: Sequence[str],
+) -> list[ReplicaParam]:
+    role = _shallow_copy(role)
+    img_root = provider.fetch_role(role)
+    cwd = provider.get_cwd(role.image)
+    path = join_path(*extra_paths, role.env.get("PATH"))
+    role.env["PATH"] = join_path(cwd, path) if prepend_cwd else join_path(path, cwd)
+    role.env[RANK0_ENV] = "localhost"
+    pet_log_dir = f"{request.log_dir}/torchelastic/{role.name}"
+    plan = MacroPlan(role)
+    simple = _is_simple(provider)
+    entrypoint = provider.get_entrypoint(img_root, role) if simple else ""
+    params = []
+    for k, directory in enumerate(dirs):
+        values = macros.Values(
+            img_root=img_root, app_id=request.app_id, replica_id=str(k), rank0_env=RANK0_ENV
+        )
+        logs = (
+            f"{directory}/{STDOUT_LOG}",
+            f"{directory}/{STDERR_LOG}",
+            f"{directory}/{COMBINED_LOG}",
+        )
+        if simple:
+            args = [entrypoint, *plan.args(values)]
+            param = ReplicaParam(args, plan.env(values), *logs, cwd)
+        else:
+            param = provider.get_replica_param(img_root, values.apply(role), *logs)
+        param.env.setdefault("TORCHELASTIC_ERROR_FILE", f"{directory}/error.json")
+        param.env.setdefault("PET_LOG_DIR", pet_log_dir)
+        params.append(param)
+    return params
+
+
+def _is_simple(provider: "ImageProvider") -> bool:
+    from ._images import ImageProvider
+
+    return type(provider).get_replica_param is ImageProvider.get_replica_param
+
+
+def _shallow_copy(role: Role) -> Role:
+    """A copy whose environment may be changed."""
+    import copy
+
+    copied = copy.copy(role)
+    copied.env = dict(role.env)
+    return copied
+
+
+def partition_gpus(
+    request: PopenRequest, app: AppDef, enabled: bool, count: Callable[[], int]
+) -> str | None:
+    """Gives each replica its own GPUs by ``CUDA_VISIBLE_DEVICES``.
+
+    Args:
+        enabled: the option; if off, nothing is changed.
+        count: counts the GPUs of this machine; called only if there is something to hand out.
+
+    Returns:
+        A warning for the user, ``None`` if there is none.
+    """
+    wanted = sum(r.num_replicas * max(r.resource.gpu, 0) for r in app.roles)
+    if wanted <= 0:
+        return None
+    if not enabled:
+        return (
+            f"the roles ask for {wanted} GPUs, but `auto_set_cuda_visible_devices` is off: "
+            "every replica sees all GPUs of this machine"
+        )
+    available = count()
+    if wanted > available:
+        return (
+            f"the roles ask for {wanted} GPUs, this machine has {available} (by `nvidia-smi -L`): "
+            f"{ENV_CUDA_VISIBLE_DEVICES} is not set for any replica"
+        )
+    at = 0
+    for role in app.roles:
+        gpus = role.resource.gpu
+        if gpus <= 0:
+            continue
+        for param in request.role_params[role.name]:
+            param.env[ENV_CUDA_VISIBLE_DEVICES] = ",".join(map(str, range(at, at + gpus)))
+            at += gpus
+    return None
+
+
+def render_request(request: PopenRequest) -> str:
+    """The request as text that Python can read back."""
+    lines = [
+        "{ 'app_id': " + repr(request.app_id) + ",",
+        "  'log_dir': " + repr(request.log_dir) + ",",
+        "  'role_params': {",
+    ]
+    for name, params in request.role_params.items():
+        lines.append(f"    {name!r}: [")
+        for p in params:
+            env = "".join(f"\n                 {k!r}: {v!r}," for k, v in p.env.items())
+            lines.append(
+                f"      {{ 'args': {p.args!r},\n        'env': {{{env}\n               }},\n"
+                f"        'stdout': {p.stdout!r},\n        'stderr': {p.stderr!r},\n"
+                f"        'combined': {p.combined!r},\n        'cwd': {p.cwd!r}}},"
+            )
+        lines.append("    ],")
+    lines.append("  },")
+    lines.append("  'role_log_dirs': {")
+    for name, dirs in request.role_log_dirs.items():
+        lines.append(f"    {name!r}: [")
+        lines += [f"      {d!r}," for d in dirs]
+        lines.append("    ],")
+    lines.append("  }}")
+    return "\n".join(lines)
+
+
+def supervisor_roles(
+    request: PopenRequest, retries: Mapping[str, tuple[int, str]], cwd: str
+) -> list[dict[str, object]]:
+    """What the supervisor runs, each role once with what differs between its replicas.
+
+    Args:
+        retries: maximum and policy by role name; a role that is missing is not retried.
+        cwd: directory for replicas that name none.
+    """
+    roles: list[dict[str, object]] = []
+    for name, params in request.role_params.items():
+        dirs = request.role_log_dirs[name]
+        if not params or len(params) != len(dirs):
+            msg = f"role `{name}` has {len(params)} replicas and {len(dirs)} log directories"
+            raise InvalidInput(msg)
+        base = params[0]
+        max_retries, policy = retries.get(name, (0, "APPLICATION"))
+        roles.append(
+            {
+                "name": name,
+                "args": base.args,
+                "env": base.env,
+                "cwd": base.cwd or cwd,
+                "dirs": dirs,
+                "max_retries": max_retries,
+                "policy": policy,
+                "vary": {k: d for k, p in enumerate(params) if (d := _difference(base, p))},
+            }
+        )
+    return roles
+
+
+def _difference(
+    base: ReplicaParam, param: ReplicaParam
+) -> tuple[list[str] | None, dict[str, str], tuple[str, ...], str | None] | None:
+    """What to change in ``base``: arguments, variables, removed variables, directory."""
+    args = None if param.args == base.args else param.args
+    env = {n: v for n, v in param.env.items() if base.env.get(n) != v}
+    gone = tuple(n for n in base.env if n not in param.env)
+    cwd = None if param.cwd == base.cwd else param.cwd
+    return (args, env, gone, cwd) if args or env or gone or cwd else None
+
+
+def check_startable(request: PopenRequest, parent_path: str, cwd: str) -> None:
+    """Raises ``JobStartError`` for a program or directory that is not there; starts nothing.
+
+    Args:
+        parent_path: the launcher's ``PATH``, which the replicas' one is put in front of.
+    """
+    checked = set()
+    for name, params in request.role_params.items():
+        for k, param in enumerate(params):
+            path = join_path(param.env.get("PATH"), parent_path)
+            folder = param.cwd or cwd
+            key = (param.args[0], path, folder)
+            if key in checked:
+                continue
+            checked.add(key)
+            if not os.path.isdir(folder):
+                msg = f"role `{name}`: the working directory `{folder}` does not exist"
+                raise JobStartError(msg)
+            if find_executable(*key) is None:
+                raise JobStartError(_no_program(name, k, *key))
+
+
+def _no_program(role: str, k: int, program: str, path: str, cwd: str) -> str:
+    if "/" in program:
+        full = os.path.join(cwd, program)
+        if os.path.isdir(full):
+            what = f"`{full}` is a directory"
+        elif os.path.exists(full):
+            what = f"`{full}` is not executable, `chmod +x` it"
+        else:
+            what = f"`{full}` does not exist"
+    else:
+        what = f"`{program}` is in none of the directories of PATH ({path})"
+    return f"role `{role}`: the entrypoint cannot be run: {what}"

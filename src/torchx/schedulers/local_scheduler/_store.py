@@ -1,0 +1,205 @@
+"""Where local jobs are recorded, and how to read and list the records.
+
+::
+
+    $TORCHX_HOME/local/            everything below is readable by the user alone
+        index                      one line for each finished or deleted job, in that order
+        active/<app_id>            an empty file for each job that has not been seen to finish
+        jobs/<app_id>/job.json     the request, written once
+                      journal      what happened, appended to (see ``_supervise.journal``)
+                      lock         locked as long as a supervisor lives
+                      sock         where a supervisor listens
+                      reserve      space for the last words of a job on a full disk
+        logs/<session>/<app_id>/   log files, unless the ``log_dir`` option says otherwise
+"""
+
+import errno
+import json
+import os
+
+from torchx.errors import JobStartError
+from torchx.specs.api import TORCHX_HOME
+
+from ._record import JobRecord
+from ._supervise import journal
+
+RESERVE_BYTES = 16_384
+DELETED = "-"
+
+
+class Listed:
+    """One row of the list of jobs."""
+
+    __slots__ = ("app_id", "ended_ns", "name", "session", "state", "submitted_ns")
+
+    def __init__(self, row: "list[str]") -> None:
+        self.app_id, self.session, self.state = row[0], row[1], row[2]
+        self.submitted_ns, self.ended_ns, self.name = int(row[3]), int(row[4]), row[5]
+
+
+class Store:
+    """The records of one user's local jobs."""
+
+    def __init__(self, home: str | None = None) -> None:
+        self.home = home or os.path.join(str(TORCHX_HOME()), "local")
+
+    def job_dir(self, app_id: str) -> str:
+        """Where the record of that job is or would be."""
+        return os.path.join(self.home, "jobs", app_id)
+
+    def log_base(self) -> str:
+        """Where logs go when no ``log_dir`` is given."""
+        return os.path.join(self.home, "logs")
+
+    def create(self, app_id: str, data: "dict[str, object]") -> "tuple[str, int]":
+        """Records a job that is about to start.
+
+        Returns:
+            The job's folder and the file descriptor of its lock, which is held.
+
+        Raises:
+            JobStartError: if the job cannot be recorded; nothing is left of it.
+        """
+        folder = self.job_dir(app_id)
+        try:
+            for parent in (self.home, os.path.dirname(folder), os.path.join(self.home, "active")):
+                os.makedirs(parent, 0o700, exist_ok=True)
+            os.mkdir(folder, 0o700)
+        except FileExistsError as err:
+            msg = f"a local job `{app_id}` exists already (`{err.filename}`), delete it first"
+            raise JobStartError(msg) from None
+        except OSError as err:
+            msg = f"cannot record the job below `{self.home}`: {err.strerror}; see TORCHX_HOME"
+            raise JobStartError(msg) from None
+        try:
+            lock = self._lock(folder)
+            try:
+                _write(os.path.join(folder, "reserve"), b"\0" * RESERVE_BYTES)
+                _write(os.path.join(folder, "job.json"), json.dumps(data).encode())
+                _write(os.path.join(folder, "journal"), b"")
+                _write(os.path.join(self.home, "active", app_id), b"")
+            except BaseException:
+                os.close(lock)
+                raise
+        except BaseException as err:
+            self.discard(app_id)
+            if isinstance(err, OSError):
+                msg = f"cannot record the job in `{folder}`: {err.strerror}; see TORCHX_HOME"
+                raise JobStartError(msg) from None
+            raise
+        return folder, lock
+
+    def _lock(self, folder: str) -> int:
+        import fcntl
+
+        fd = os.open(os.path.join(folder, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+        except BaseException:
+            os.close(fd)
+            raise
+        return fd
+
+    def try_lock(self, app_id: str) -> int | None:
+        """The lock of a job that nobody supervises; ``None`` while somebody does."""
+        import fcntl
+
+        try:
+            fd = os.open(os.path.join(self.job_dir(app_id), "lock"), os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as err:
+            os.close(fd)
+            if err.errno in (errno.EAGAIN, errno.EACCES):
+                return None
+            raise
+        return fd
+
+    def read(self, app_id: str) -> JobRecord | None:
+        """The record of a job; ``None`` if there is none."""
+        if not app_id or "/" in app_id or "\0" in app_id or app_id in (".", ".."):
+            return None
+        folder = self.job_dir(app_id)
+        try:
+            with open(os.path.join(folder, "job.json"), "rb") as f:
+                return JobRecord(folder, json.loads(f.read()))
+        except (FileNotFoundError, NotADirectoryError, ValueError):
+            return None
+        except OSError as err:
+            if err.errno == errno.ENAMETOOLONG:
+                return None
+            raise
+
+    def active(self) -> "list[str]":
+        """Ids of the jobs that have not been seen to finish."""
+        try:
+            return os.listdir(os.path.join(self.home, "active"))
+        except FileNotFoundError:
+            return []
+
+    def finished(self) -> "list[Listed]":
+        """Jobs that finished and were not deleted, the latest first."""
+        try:
+            with open(os.path.join(self.home, "index"), encoding="utf-8", errors="replace") as f:
+                lines = f.read().split("\n")
+        except FileNotFoundError:
+            return self._rebuild_index()
+        rows: dict[str, list[str]] = {}
+        for line in lines:
+            row = line.split("\t", 5)
+            if len(row) == 6:
+                rows[row[0]] = row
+        return [Listed(row) for row in reversed(rows.values()) if row[2] != DELETED]
+
+    def _rebuild_index(self) -> "list[Listed]":
+        """Reads the jobs one by one, after somebody removed the index."""
+        try:
+            ids = os.listdir(os.path.join(self.home, "jobs"))
+        except FileNotFoundError:
+            return []
+        active = set(self.active())
+        for app_id in ids:
+            record = self.read(app_id)
+            view = record.view() if record else None
+            if record and view and view.terminal and app_id not in active:
+                self.finish(record, view.state.name, view.ended_ns)
+        return self.finished() if os.path.exists(os.path.join(self.home, "index")) else []
+
+    def finish(self, record: JobRecord, state: str, ended_ns: int) -> None:
+        """Lists a job as finished."""
+        data = record.data
+        fields = (record.text("app_id"), record.text("session"), record.text("name"))
+        submitted = int(data["created_ns"])  # type: ignore[call-overload]  # plain data
+        journal.finish(self.home, fields, state, (submitted, ended_ns))
+
+    def forget(self, record: JobRecord) -> None:
+        """Removes the record of a job, and its logs if they lie in our own folder."""
+        app_id = record.text("app_id")
+        journal.append_line(os.path.join(self.home, "index"), f"{app_id}\t\t{DELETED}\t0\t0\t\n")
+        if record.data["own_logs"]:
+            _remove_tree(record.text("log_dir"))
+        self.discard(app_id)
+
+    def discard(self, app_id: str) -> None:
+        """Removes what there is of a job's record."""
+        _remove_tree(self.job_dir(app_id))
+        try:
+            os.unlink(os.path.join(self.home, "active", app_id))
+        except FileNotFoundError:
+            pass
+
+
+def _write(path: str, data: bytes) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        journal.write_all(fd, data)
+    finally:
+        os.close(fd)
+
+
+def _remove_tree(path: str) -> None:
+    import shutil
+
+    shutil.rmtree(path, ignore_errors=True)

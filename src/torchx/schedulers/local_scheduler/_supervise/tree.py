@@ -1,0 +1,161 @@
+"""Processes as the kernel sees them: who descends from whom, and signals that hit no stranger."""
+
+import os
+
+try:  # the public module costs 3 ms of enum conversions, which each job would wait for
+    import _signal as signal
+except ImportError:  # pragma: no cover - another interpreter than CPython
+    import signal  # type: ignore[no-redef]  # the same functions under another name
+
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+
+
+class Process:
+    """One line of ``/proc/<pid>/stat``; ``ticks`` is the start time, which tells it from others."""
+
+    __slots__ = ("pgrp", "pid", "ppid", "session", "state", "ticks")
+
+    def __init__(self, pid: int, fields: "list[bytes]") -> None:
+        self.pid = pid
+        self.state = fields[0]
+        self.ppid = int(fields[1])
+        self.pgrp = int(fields[2])
+        self.session = int(fields[3])
+        self.ticks = int(fields[19])
+
+
+def process(pid: int) -> "Process | None":
+    """The process with that id; ``None`` where there is none (or no ``/proc``)."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb", 0) as f:
+            data = f.read()
+    except OSError:
+        return None
+    # the command's name stands in parentheses and may hold any character
+    return Process(pid, data[data.rfind(b")") + 2 :].split())
+
+
+def start_ticks(pid: int) -> int:
+    """When the process started, in clock ticks since boot; 0 where that cannot be told."""
+    found = process(pid)
+    return found.ticks if found else 0
+
+
+def descendants(root: int) -> "list[Process]":
+    """All living processes below ``root``, zombies left out."""
+    try:
+        names = os.listdir("/proc")
+    except OSError:
+        return []
+    children: dict[int, list[Process]] = {}
+    for name in names:
+        if name.isdigit():
+            found = process(int(name))
+            if found is not None:
+                children.setdefault(found.ppid, []).append(found)
+    below: list[Process] = []
+    queue = [root]
+    while queue:
+        kids = children.get(queue.pop(), [])
+        below += kids
+        queue += [kid.pid for kid in kids]
+    return [p for p in below if p.state not in (b"Z", b"X")]
+
+
+def carrying(entry: bytes) -> "list[Process]":
+    """All processes of this user whose environment holds the entry ``NAME=value``."""
+    found = []
+    try:
+        names = [name for name in os.listdir("/proc") if name.isdigit()]
+    except OSError:
+        return []
+    for name in names:
+        try:
+            with open(f"/proc/{name}/environ", "rb", 0) as f:
+                if entry not in f.read().split(b"\0"):
+                    continue
+        except OSError:
+            continue
+        one = process(int(name))
+        if one is not None and one.state not in (b"Z", b"X"):
+            found.append(one)
+    return found
+
+
+def send(target: "Process", signum: int) -> bool:
+    """Signals exactly this process; a later one that got the same id is left alone."""
+    try:
+        fd = os.pidfd_open(target.pid)
+    except AttributeError:  # not Linux
+        return _send_by_pid(target, signum)
+    except OSError as err:
+        if err.errno in (38, 22, 24):  # ENOSYS: before Linux 5.3; EINVAL; EMFILE
+            return _send_by_pid(target, signum)
+        return False
+    try:
+        if start_ticks(target.pid) != target.ticks:
+            return False
+        signal.pidfd_send_signal(fd, signum)
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+    return True
+
+
+def _send_by_pid(target: "Process", signum: int) -> bool:
+    if start_ticks(target.pid) != target.ticks:
+        return False
+    try:
+        os.kill(target.pid, signum)
+    except OSError:
+        return False
+    return True
+
+
+def prctl(option: int, value: int) -> bool:
+    """Calls Linux's ``prctl``; ``False`` where it is missing or refuses."""
+    try:
+        import ctypes
+
+        return bool(ctypes.CDLL(None).prctl(option, value, 0, 0, 0) == 0)
+    except (ImportError, OSError, AttributeError):
+        return False
+
+
+def boot_id() -> str:
+    """Names this boot of this machine; empty where the kernel does not tell."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as f:
+            return f.read().strip()
+    except OSError:
+        return ""
+
+
+def find_executable(name: str, path: str, cwd: str) -> str | None:
+    """The file that ``name`` stands for, as ``execvp`` would find it from ``cwd``."""
+    if "/" in name:
+        full = os.path.join(cwd, name)
+        return full if os.access(full, os.X_OK) and not os.path.isdir(full) else None
+    for folder in path.split(os.pathsep):
+        full = os.path.join(cwd, folder or ".", name)
+        if os.access(full, os.X_OK) and not os.path.isdir(full):
+            return full
+    return None
+
+
+def describe_exit(code: int) -> str:
+    """An exit code in words; a negative one is the number of a signal."""
+    if code >= 0:
+        return f"exited with code {code}"
+    names = {9: "SIGKILL", 15: "SIGTERM", 11: "SIGSEGV", 6: "SIGABRT", 2: "SIGINT", 7: "SIGBUS",
+             1: "SIGHUP", 4: "SIGILL", 8: "SIGFPE", 13: "SIGPIPE"}  # fmt: skip
+    return f"was killed by signal {-code} ({names[-code]})" if -code in names else (
+        f"was killed by signal {-code}"
+    )  # fmt: skip
+
+
+def attempt_dir(replica_dir: str, attempt: int) -> str:
+    """Where one attempt's logs lie: the replica's own folder first, one below it for each retry."""
+    return replica_dir if attempt == 0 else os.path.join(replica_dir, f"attempt_{attempt}")
