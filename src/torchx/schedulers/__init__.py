@@ -1,0 +1,74 @@
+"""Names of the schedulers and how to make them. Nothing is imported until one is made."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from torchx.schedulers.api import Scheduler
+
+DEFAULT_SCHEDULER_MODULES: Mapping[str, str] = {
+    "local_cwd": "torchx.schedulers.local_scheduler",
+    "local_docker": "torchx.schedulers.docker_scheduler",
+    "slurm": "torchx.schedulers.slurm_scheduler",
+    "kubernetes": "torchx.schedulers.kubernetes_scheduler",
+    "kubernetes_mcad": "torchx.schedulers.kubernetes_mcad_scheduler",
+    "aws_batch": "torchx.schedulers.aws_batch_scheduler",
+    "aws_sagemaker": "torchx.schedulers.aws_sagemaker_scheduler",
+    "lsf": "torchx.schedulers.lsf_scheduler",
+}
+"""Built-in schedulers, the default first."""
+
+
+class SchedulerFactory(Protocol):
+    """Makes a scheduler. Every factory gets the same keywords and ignores those it does not know."""
+
+    def __call__(self, session_name: str, **kwargs: object) -> "Scheduler[Any]": ...
+
+
+def get_scheduler_factories(*, skip_defaults: bool = False) -> dict[str, SchedulerFactory]:
+    """Factories of all schedulers by name: plugins, then the built-ins that no plugin replaces.
+
+    >>> "local_cwd" in get_scheduler_factories()
+    True
+    """
+    factories = _plugin_factories()
+    if not skip_defaults:
+        for name, module in DEFAULT_SCHEDULER_MODULES.items():
+            factories.setdefault(name, _BuiltinFactory(name, module))
+    return factories
+
+
+def get_default_scheduler_name() -> str:
+    """Name of the first of ``get_scheduler_factories()``."""
+    for name in get_scheduler_factories():
+        return name
+    from torchx.errors import InvalidInput
+
+    msg = "no scheduler is registered, name one explicitly or install a scheduler plugin"
+    raise InvalidInput(msg)
+
+
+def _plugin_factories() -> dict[str, SchedulerFactory]:
+    """Factories that installed packages register, in a dict of the caller's own."""
+    from torchx.util import entrypoints
+
+    return dict(entrypoints.load_group("torchx.schedulers"))
+
+
+class _BuiltinFactory:
+    """Imports the module of a built-in scheduler when it is called."""
+
+    def __init__(self, name: str, module: str) -> None:
+        self._name = name
+        self._module = module
+
+    def __repr__(self) -> str:
+        return f"<factory of {self._name}: {self._module}.create_scheduler>"
+
+    def __call__(self, session_name: str, **kwargs: object) -> "Scheduler[Any]":
+        from importlib import import_module
+
+        scheduler: Scheduler[Any] = import_module(self._module).create_scheduler(
+            session_name, **kwargs
+        )
+        return scheduler

@@ -1,0 +1,281 @@
+"""Options of a scheduler declared as the fields of a dataclass."""
+
+import dataclasses
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, dataclass, field
+from typing import Any, TypeVar
+
+from torchx.specs.api import CfgVal, InvalidRunConfigException, cases, runopts
+
+S = TypeVar("S", bound="StructuredOpts")
+
+
+@dataclass
+class StructuredOpts(Mapping[str, CfgVal]):
+    """Base of typed options: subclass it as a dataclass, write the help text below each field.
+
+    An instance is also a mapping of the option names to their values. A field that is itself a
+    ``StructuredOpts`` is a group: its options are named ``<field>.<option>``.
+
+    >>> @dataclass
+    ... class Opts(StructuredOpts):
+    ...     queue: str = "default"
+    >>> dict(Opts.from_cfg({"queue": "gpu"}))
+    {'queue': 'gpu'}
+    """
+
+    # options that are not fields: those of a workspace builder
+    _extra_cfg: dict[str, CfgVal] = field(
+        default_factory=dict, repr=False, compare=False, kw_only=True
+    )
+
+    @classmethod
+    def as_runopts(cls) -> runopts:
+        """One option per field, in their order; groups in place."""
+        opts = runopts()
+        for option in _options_of(cls):
+            opts.add(
+                option.key,
+                type_=option.type,
+                help=option.help,
+                default=option.default,
+                required=option.required,
+            )
+        return opts
+
+    @classmethod
+    def from_cfg(cls: type[S], cfg: Mapping[str, CfgVal]) -> S:
+        """Takes options by name, field name or camelCase; keeps those that are no fields.
+
+        Raises:
+            InvalidRunConfigException: if two spellings of an option have different values.
+            TypeError: if a required option is missing.
+        """
+        values: dict[str, Any] = {}
+        used: set[str] = set()
+        for item in _layout(cls):
+            if item.group is None:
+                spelled = [name for name in item.spellings if name in cfg]
+                used.update(spelled)
+                value = _one_value(item.key, spelled, cfg)
+                if spelled and not (value is None and item.has_factory):
+                    values[item.name] = value
+                continue
+            inner = _group_cfg(item, cfg, used)
+            if inner or not item.has_default:
+                group = _make_group(item, item.group, inner)
+                if group is not None:
+                    values[item.name] = group
+        opts = cls(**values)
+        opts._extra_cfg = {k: v for k, v in cfg.items() if k not in used}
+        return opts
+
+    @classmethod
+    def get_docstrings(cls) -> dict[str, str]:
+        """Help text by option field, as far as the source is at hand."""
+        texts = _texts(cls)
+        docs: dict[str, str] = {}
+        for item in _layout(cls):
+            if item.group is not None:
+                docs.update({f"{item.name}.{k}": v for k, v in item.group.get_docstrings().items()})
+            elif item.name in texts:
+                docs[item.name] = texts[item.name]
+        return docs
+
+    def __getitem__(self, key: str) -> CfgVal:
+        if not isinstance(key, str):
+            raise KeyError(key)
+        head, dot, rest = key.partition(".")
+        layout = _layout(type(self))
+        if dot:
+            name = cases.camel_to_snake(head)
+            for item in layout:
+                if item.name == name and item.group is not None:
+                    group = getattr(self, name)
+                    if group is None:
+                        raise KeyError(key)
+                    return typing.cast(StructuredOpts, group)[rest]  # declared so by the field
+        else:
+            name = cases.camel_to_snake(key)
+            for item in layout:
+                if item.name == name and item.group is None:
+                    return self._value(item)
+        for item in layout:
+            if item.key == key and item.group is None:
+                return self._value(item)
+        return self._extra_cfg[key]
+
+    def _value(self, item: "_Field") -> CfgVal:
+        value: CfgVal = getattr(self, item.name)
+        return value
+
+    def __iter__(self) -> Iterator[str]:
+        seen = set()
+        for item in _layout(type(self)):
+            if item.group is None:
+                seen.add(item.key)
+                yield item.key
+            else:
+                group = getattr(self, item.name)
+                for key in group if group is not None else ():
+                    seen.add(f"{item.name}.{key}")
+                    yield f"{item.name}.{key}"
+        for key in self._extra_cfg:
+            if key not in seen:
+                yield key
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __contains__(self, key: object) -> bool:
+        if not isinstance(key, str):
+            return False
+        try:
+            self[key]
+        except KeyError:
+            return False
+        return True
+
+    def __or__(self, other: Mapping[str, CfgVal]) -> dict[str, CfgVal]:
+        if not isinstance(other, Mapping):
+            return NotImplemented
+        return {**self, **other}
+
+
+class _Field:
+    """One declared option or group of options."""
+
+    __slots__ = ("group", "has_default", "has_factory", "key", "name", "raw", "spellings", "type")
+
+    def __init__(self, raw: "dataclasses.Field[Any]", annotation: Any) -> None:  # noqa: ANN401 - any type
+        self.raw = raw
+        self.name = raw.name
+        self.key: str = raw.metadata.get("cfg_key") or raw.name
+        names = (self.key, raw.name, cases.snake_to_camel(raw.name))
+        self.spellings = tuple(dict.fromkeys(names))
+        self.type = _without_none(annotation)
+        self.has_factory = raw.default_factory is not MISSING
+        self.has_default = self.has_factory or raw.default is not MISSING
+        is_group = (
+            isinstance(self.type, type)
+            and typing.get_origin(self.type) is None
+            and issubclass(self.type, StructuredOpts)
+            and self.type is not StructuredOpts
+        )
+        self.group: type[StructuredOpts] | None = self.type if is_group else None
+
+
+class _Option(typing.NamedTuple):
+    """An option as it is registered."""
+
+    key: str
+    type: Any
+    default: Any
+    required: bool
+    help: str
+
+
+def _layout(cls: type[StructuredOpts]) -> tuple[_Field, ...]:
+    """The public fields of a class, worked out once."""
+    known: tuple[_Field, ...] | None = cls.__dict__.get("_torchx_layout")
+    if known is None:
+        annotations = typing.get_type_hints(cls)
+        known = tuple(
+            _Field(raw, annotations[raw.name])
+            for raw in dataclasses.fields(cls)
+            if not raw.name.startswith("_") and raw.init
+        )
+        # a class that is not decorated yet has the fields of its base
+        if "__dataclass_fields__" in cls.__dict__:
+            cls._torchx_layout = known  # type: ignore[attr-defined]  # a cache, not a field
+    return known
+
+
+def _options_of(cls: type[StructuredOpts]) -> list[_Option]:
+    options = []
+    texts = _texts(cls)
+    for item in _layout(cls):
+        if item.group is None:
+            default = item.raw.default if item.raw.default is not MISSING else None
+            text = texts.get(item.name) or item.name
+            options.append(_Option(item.key, item.type, default, not item.has_default, text))
+            continue
+        for inner in _options_of(item.group):
+            key = f"{item.name}.{inner.key}"
+            required = inner.required and not item.has_default
+            options.append(inner._replace(key=key, required=required))
+    return options
+
+
+def _texts(cls: type[StructuredOpts]) -> dict[str, str]:
+    """The text below each field, read from the source once."""
+    known: dict[str, str] | None = cls.__dict__.get("_torchx_texts")
+    if known is None:
+        from torchx.schedulers._field_docs import field_docs
+
+        known = field_docs(cls, StructuredOpts)
+        cls._torchx_texts = known  # type: ignore[attr-defined]  # a cache, not a field
+    return known
+
+
+def _one_value(key: str, spelled: list[str], cfg: Mapping[str, CfgVal]) -> CfgVal:
+    if not spelled:
+        return None
+    first = spelled[0]
+    for other in spelled[1:]:
+        if cfg[other] != cfg[first]:
+            reason = (
+                f"Run option `{key}` was passed under two spellings (`{first}` and `{other}`)"
+                f" with conflicting values. Pass it once, as `{key}`"
+            )
+            raise InvalidRunConfigException(reason, key, dict(cfg))
+    return cfg[first]
+
+
+def _group_cfg(item: _Field, cfg: Mapping[str, CfgVal], used: set[str]) -> dict[str, CfgVal]:
+    """The options of a group under their names inside it."""
+    prefixes = dict.fromkeys((f"{item.name}.", f"{cases.snake_to_camel(item.name)}."))
+    inner: dict[str, CfgVal] = {}
+    for prefix in prefixes:
+        for key, value in cfg.items():
+            if key.startswith(prefix):
+                used.add(key)
+                name = key[len(prefix) :]
+                if name in inner:  # spelled both ways
+                    value = _one_value(f"{item.name}.{name}", [f"{item.name}.{name}", key], cfg)
+                inner[name] = value
+    return inner
+
+
+def _make_group(
+    item: _Field, group: type[StructuredOpts], inner: dict[str, CfgVal]
+) -> StructuredOpts | None:
+    """The group, or ``None`` if its default stays.
+
+    Resolved options always hold those of every group, at their defaults. A group that may be
+    absent and has required options is there if any of its options has another value.
+    """
+    options = _options_of(group)
+    required = [o.key for o in options if o.required]
+    missing = [key for key in required if inner.get(key) is None]
+    if not item.has_default or not missing:
+        return group.from_cfg(inner)
+    defaults = {o.key: o.default for o in options}
+    given = [key for key, value in inner.items() if value != defaults.get(key)]
+    if not given:
+        return None
+    reason = (
+        f"Required run option: {item.name}.{missing[0]}, must be provided and not `None`"
+        f" when `{item.name}.{given[0]}` is"
+    )
+    raise InvalidRunConfigException(reason, f"{item.name}.{missing[0]}", inner)
+
+
+def _without_none(annotation: Any) -> Any:  # noqa: ANN401 - any type
+    """``X`` for ``X | None``; other unions lose only their ``None``."""
+    if typing.get_origin(annotation) not in (typing.Union, types.UnionType):
+        return annotation
+    members = tuple(a for a in typing.get_args(annotation) if a is not type(None))
+    return members[0] if len(members) == 1 else typing.Union[members]  # noqa: UP007 - built at run time
