@@ -1,0 +1,74 @@
+"""Keeps every test away from the user's files and settings, and finds what tests leave running."""
+
+import itertools
+import os
+import signal
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+TEST_RUN_VARIABLE = "TEST_RUN_ID"
+"""Set for the whole run, so that a process that a test left behind can be told by its environment."""
+
+_LEFTOVER_GRACE_S = 10
+
+
+@pytest.fixture(autouse=True)
+def isolated(
+    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[None]:
+    """Gives the test a home, a working directory and signal handlers of its own."""
+    folder = tmp_path_factory.getbasetemp() / "isolated" / str(next(_COUNTER))
+    for name in ("home", "cwd"):
+        (folder / name).mkdir(parents=True)
+    for name in [*os.environ]:
+        if name.startswith("TORCHX") or name in ("LOGLEVEL", "NO_COLOR", "FORCE_COLOR"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(folder / "home"))
+    monkeypatch.setenv("TORCHX_HOME", str(folder / "home" / ".torchx"))
+    monkeypatch.chdir(folder / "cwd")
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def nothing_left_running() -> Iterator[None]:
+    """Fails the run if a process that a test started is alive at its end; Linux only."""
+    run_id = uuid.uuid4().hex
+    os.environ[TEST_RUN_VARIABLE] = run_id
+    yield
+    del os.environ[TEST_RUN_VARIABLE]
+    deadline = time.monotonic() + _LEFTOVER_GRACE_S
+    while (left := _processes_of(run_id)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    if left:
+        pytest.fail("tests left processes running:\n" + "\n".join(left.values()))
+
+
+_COUNTER = itertools.count()
+
+
+def _processes_of(run_id: str) -> dict[int, str]:
+    """Living processes that inherited the id, each with its command line and its test."""
+    mark = f"{TEST_RUN_VARIABLE}={run_id}".encode()
+    found = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        pid = int(entry.name)
+        try:
+            if pid == os.getpid() or mark not in (env := (entry / "environ").read_bytes()):
+                continue
+            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:  # it ended, or belongs to someone else
+            continue
+        if not command:  # a zombie: ended, and only its parent has not looked yet
+            continue
+        test = [v for v in env.split(b"\0") if v.startswith(b"PYTEST_CURRENT_TEST=")]
+        found[pid] = f"  {pid}: {command} {b' '.join(test).decode(errors='replace')}"
+    return found
