@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 TEST_RUN_VARIABLE = "TEST_RUN_ID"
-"""Set for the whole run, so that a process that a test left behind can be told by its environment."""
+"""Set for the whole run: a process that a test left behind has it in its environment."""
 
 _LEFTOVER_GRACE_S = 10
 
