@@ -1,3 +1,26 @@
-"""Version of the package and the image that its built-in components run in by default."""
+"""Version of the package, and the image that its components run in by default."""
+
+from typing import Any
 
 __version__ = "0.8.0"
+
+
+def _get_torchx_image(version: str) -> str:
+    return f"ghcr.io/pytorch/torchx:{version}"
+
+
+def _find_image() -> str:
+    """The image that the entry point ``torchx.version`` / ``get_torchx_image`` names, or ours."""
+    from torchx.util.entrypoints import load
+
+    find = load("torchx.version", "get_torchx_image", default=_get_torchx_image)
+    return str(find(__version__))
+
+
+def __getattr__(name: str) -> Any:  # computed on first use: looking for plugins takes time
+    if name == "TORCHX_IMAGE":
+        image = _find_image()
+        globals()[name] = image
+        return image
+    msg = f"module {__name__!r} has no attribute {name!r}"
+    raise AttributeError(msg)

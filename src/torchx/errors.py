@@ -1,0 +1,33 @@
+"""All errors of TorchX that a caller may want to react to."""
+
+
+class TorchXError(Exception):
+    """Base of every error that TorchX raises on purpose; its message is for the user."""
+
+
+class InvalidInput(TorchXError, ValueError):
+    """The request is wrong as written. Nothing was submitted."""
+
+
+class BackendUnavailable(TorchXError, OSError):
+    """The backend could not be reached. The same call may succeed later."""
+
+
+class UnsupportedRequest(TorchXError, NotImplementedError):
+    """The scheduler cannot do what was asked for."""
+
+
+class JobStartError(TorchXError, OSError):
+    """The job could not be started as a whole; nothing of it is left running."""
+
+
+class UnexpectedReply(TorchXError, ValueError):
+    """A tool answered with something that this version does not understand.
+
+    Args:
+        what: the call that was made.
+        text: its answer.
+    """
+
+    def __init__(self, what: str, text: str) -> None:
+        super().__init__(f"`{what}` answered with something unexpected: {text.strip()!r:.500}")

@@ -1,0 +1,163 @@
+"""What to run: apps and the roles that they are made of."""
+
+import copy
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from torchx.specs._constants import MISSING
+from torchx.specs._mounts import BindMount, DeviceMount, VolumeMount
+from torchx.specs._resource import NULL_RESOURCE, Resource
+from torchx.specs._state import RetryPolicy
+from torchx.specs._workspace import Workspace
+
+if TYPE_CHECKING:
+    from torchx.specs._dryrun import AppDryRunInfo
+
+logger = logging.getLogger("torchx.specs.api")
+
+
+@dataclass
+class Role:
+    """Identical replicas that do one duty within an app.
+
+    >>> Role("trainer", "my_image", entrypoint="python", args=["-m", "train"]).num_replicas
+    1
+
+    Args:
+        image: what is installed where the replicas run: a container image, a path, ...
+        min_replicas: how few replicas will do, for elastic jobs; ``None`` means ``num_replicas``.
+        entrypoint: the program.
+        args: its arguments; may hold ``macros``.
+        env: environment variables; values may hold ``macros``.
+        max_retries: how often to start again before giving up.
+        retry_policy: what is started again.
+        resource: requirements of each replica.
+        port_map: names of ports.
+        metadata: for the scheduler, by ``$scheduler.$key``; may hold ``macros``.
+        workspace: local code that goes along.
+        overrides: deprecated; producers of attributes, run when the attribute is first read.
+    """
+
+    name: str
+    image: str
+    min_replicas: int | None = None
+    entrypoint: str = MISSING
+    args: list[str] = field(default_factory=list)
+    env: dict[str, str] = field(default_factory=dict)
+    num_replicas: int = 1
+    max_retries: int = 0
+    retry_policy: RetryPolicy = RetryPolicy.APPLICATION
+    resource: Resource = field(default_factory=lambda: NULL_RESOURCE)
+    port_map: dict[str, int] = field(default_factory=dict)
+    metadata: dict[str, Any] = field(default_factory=dict)
+    mounts: list[BindMount | VolumeMount | DeviceMount] = field(default_factory=list)
+    workspace: Workspace | None = None
+    overrides: dict[str, Any] = field(default_factory=dict)
+
+    if not TYPE_CHECKING:
+
+        def __getattribute__(self, name: str) -> Any:
+            fields = object.__getattribute__(self, "__dict__")
+            overrides = fields.get("overrides")
+            if overrides and name in overrides and name in fields and name != "overrides":
+                from torchx.specs._overrides import resolve
+
+                return resolve(overrides, name)
+            return object.__getattribute__(self, name)
+
+    def pre_proc(self, scheduler: str, dryrun_info: "AppDryRunInfo[Any]") -> "AppDryRunInfo[Any]":
+        """Changes the native request of an app for this role; called once for each role.
+
+        Args:
+            scheduler: the scheduler's backend.
+
+        Returns:
+            The request that the next role receives.
+        """
+        return dryrun_info
+
+
+@dataclass
+class AppDef:
+    """A job: a name and one or more roles.
+
+    >>> app = AppDef("train", roles=[Role("trainer", "my_image")])
+    >>> app["trainer"].image
+    'my_image'
+
+    Args:
+        metadata: for the scheduler.
+    """
+
+    name: str
+    roles: list[Role] = field(default_factory=list)
+    metadata: dict[str, str] = field(default_factory=dict)
+
+    def get_role(self, name: str) -> Role:
+        """The role of that name.
+
+        Raises:
+            KeyError: if there is none; it names those that there are.
+        """
+        for role in self.roles:
+            if role.name == name:
+                return role
+        names = ", ".join(role.name for role in self.roles) or "none"
+        msg = f"app `{self.name}` has no role named `{name}`; available roles: {names}"
+        raise KeyError(msg)
+
+    def __getitem__(self, name: str) -> Role:
+        return self.get_role(name)
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and any(role.name == name for role in self.roles)
+
+    def __iter__(self) -> Iterator[Role]:
+        msg = "an AppDef is looked up by role name; iterate over `app.roles`"
+        raise TypeError(msg)
+
+
+def copy_role(role: Role) -> Role:
+    """A copy that may be changed without changing the role; lazy values stay shared."""
+    raw = vars(role)
+    copied = copy.copy(role)
+    fields = vars(copied)
+    for name in ("args", "mounts"):
+        fields[name] = list(raw[name])
+    for name in ("env", "port_map"):
+        fields[name] = dict(raw[name])
+    fields["metadata"] = copy.deepcopy(raw["metadata"]) if raw["metadata"] else {}
+    if raw["resource"] is not NULL_RESOURCE:
+        fields["resource"] = copy.deepcopy(raw["resource"])
+    if raw["mounts"]:
+        fields["mounts"] = [copy.copy(mount) for mount in raw["mounts"]]
+    if raw["workspace"] is not None:
+        fields["workspace"] = copy.copy(raw["workspace"])
+        fields["workspace"].projects = dict(raw["workspace"].projects)
+    for name, value in raw.items():
+        if name not in _ROLE_FIELDS:  # of a subclass
+            fields[name] = copy.deepcopy(value)
+    overrides = raw["overrides"]
+    if overrides:
+        from torchx.specs._overrides import has_overrides
+
+        if has_overrides(overrides):
+            logger.debug("the copy of role `%s` shares its overrides", raw["name"])
+        else:
+            fields["overrides"] = {}
+    else:
+        fields["overrides"] = {}
+    return copied
+
+
+_ROLE_FIELDS = frozenset(Role.__dataclass_fields__)
+
+
+def copy_app(app: AppDef) -> AppDef:
+    """A copy that may be changed without changing the app; lazy values of roles stay shared."""
+    copied = copy.copy(app)
+    copied.roles = [copy_role(role) for role in app.roles]
+    copied.metadata = copy.deepcopy(app.metadata) if app.metadata else {}
+    return copied

@@ -1,0 +1,71 @@
+"""Handles: the URIs by which running apps are addressed."""
+
+from typing import NamedTuple
+
+from torchx.errors import InvalidInput, TorchXError
+
+AppHandle = str
+"""``{scheduler}://{session_name}/{app_id}``"""
+
+
+class MalformedAppHandleException(InvalidInput):
+    """The text is not a handle."""
+
+    def __init__(self, app_handle: str) -> None:
+        super().__init__(
+            f"{app_handle} is not of the form: <scheduler_backend>://<session_name>/<app_id>"
+        )
+
+
+class UnknownSchedulerException(InvalidInput):
+    """No scheduler has that name."""
+
+    def __init__(self, scheduler_backend: str) -> None:
+        super().__init__(
+            f"Scheduler backend: {scheduler_backend} does not exist."
+            " Use session.scheduler_backends() to see all supported schedulers"
+        )
+
+
+class UnknownAppException(TorchXError):
+    """The scheduler does not know the app."""
+
+    def __init__(self, app_handle: str) -> None:
+        super().__init__(
+            f"Unknown app = {app_handle}. Did you forget to call session.run()?"
+            " Otherwise, the app may have already finished and purged by the scheduler"
+        )
+
+
+class ParsedAppHandle(NamedTuple):
+    """The parts of a handle."""
+
+    scheduler_backend: str
+    session_name: str
+    app_id: str
+
+
+def make_app_handle(scheduler_backend: str, session_name: str, app_id: str) -> AppHandle:
+    """Joins the parts of a handle.
+
+    >>> make_app_handle("slurm", "torchx", "1234")
+    'slurm://torchx/1234'
+    """
+    return f"{scheduler_backend}://{session_name}/{app_id}"
+
+
+def parse_app_handle(app_handle: AppHandle) -> ParsedAppHandle:
+    """Splits a handle; the session may be empty, and may hold slashes.
+
+    >>> parse_app_handle("k8s:///foo_bar")
+    ParsedAppHandle(scheduler_backend='k8s', session_name='', app_id='foo_bar')
+
+    Raises:
+        MalformedAppHandleException: if it is none.
+    """
+    scheduler, separator, rest = app_handle.partition("://")
+    session, slash, app_id = rest.rpartition("/")
+    whole = scheduler and separator and slash and app_id
+    if not whole or "\n" in app_handle or "\r" in app_handle:
+        raise MalformedAppHandleException(app_handle)
+    return ParsedAppHandle(scheduler, session, app_id)

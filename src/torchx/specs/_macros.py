@@ -1,0 +1,139 @@
+"""Placeholders in a role that the scheduler fills in, replica by replica."""
+
+import copy
+from dataclasses import dataclass
+from typing import Any
+
+from torchx.specs._app import Role
+
+
+class macros:
+    """Placeholders for ``Role.args``, ``Role.env`` and ``Role.metadata``.
+
+    >>> from torchx.specs import Role, macros
+    >>> role = Role("w", "img", entrypoint="run", args=["--id", macros.replica_id])
+    >>> macros.Values(img_root="", app_id="j", replica_id="3", rank0_env="R0").apply(role).args
+    ['--id', '3']
+    """
+
+    img_root = "${img_root}"
+    """Root directory of the image."""
+    base_img_root = "${base_img_root}"
+    """Deprecated."""
+    app_id = "${app_id}"
+    """Id that the scheduler gave the app."""
+    replica_id = "${replica_id}"
+    """Index of the replica in its role, from 0; a replacement keeps it."""
+    rank0_env = "${rank0_env}"
+    """Name of the environment variable that holds the host of the first replica."""
+
+    @dataclass
+    class Values:
+        """What the placeholders stand for in one replica."""
+
+        img_root: str
+        app_id: str
+        replica_id: str
+        rank0_env: str
+        base_img_root: str = "DEPRECATED"
+
+        def apply(self, role: Role) -> Role:
+            """A copy of the role with the placeholders filled in; the role is left as it is."""
+            from torchx.specs._app import copy_role
+
+            values = self.to_dict()
+            copied = copy_role(role)
+            copied.args = [_fill(arg, values) for arg in role.args]
+            copied.env = {name: _fill(value, values) for name, value in role.env.items()}
+            copied.metadata = _fill_metadata(role.metadata, values)
+            return copied
+
+        def substitute(self, arg: str) -> str:
+            """The text with its placeholders filled in; unknown ones stay as they are."""
+            return _fill(arg, self.to_dict())
+
+        def to_dict(self) -> dict[str, Any]:
+            """The values by name."""
+            return {
+                "img_root": self.img_root,
+                "app_id": self.app_id,
+                "replica_id": self.replica_id,
+                "rank0_env": self.rank0_env,
+                "base_img_root": self.base_img_root,
+            }
+
+
+class MacroPlan:
+    """Says once for a role which arguments and variables hold placeholders.
+
+    What is left to do for each replica is to fill in those, which matters with 10,000 of them.
+    """
+
+    def __init__(self, role: Role) -> None:
+        self._args = role.args
+        self._env = role.env
+        self._varying_args = [i for i, arg in enumerate(role.args) if "$" in arg]
+        self._varying_env = [name for name, value in role.env.items() if "$" in value]
+
+    def args(self, values: macros.Values) -> list[str]:
+        """The arguments of one replica, a list of its own."""
+        args = list(self._args)
+        if self._varying_args:
+            known = values.to_dict()
+            for i in self._varying_args:
+                args[i] = _fill(args[i], known)
+        return args
+
+    def env(self, values: macros.Values) -> dict[str, str]:
+        """The environment of one replica, a dict of its own."""
+        env = dict(self._env)
+        if self._varying_env:
+            known = values.to_dict()
+            for name in self._varying_env:
+                env[name] = _fill(env[name], known)
+        return env
+
+
+def _fill_metadata(value: Any, values: dict[str, Any]) -> Any:
+    if isinstance(value, str):
+        return _fill(value, values)
+    if isinstance(value, dict):
+        return {k: _fill_metadata(v, values) for k, v in value.items()}
+    if isinstance(value, list):
+        return [
+            _fill_metadata(v, values) if isinstance(v, (str, dict)) else copy.deepcopy(v)
+            for v in value
+        ]
+    return copy.deepcopy(value)
+
+
+def _fill(text: str, values: dict[str, Any]) -> str:
+    """``string.Template(text).safe_substitute(values)``, an order of magnitude faster."""
+    if not isinstance(text, str) or "$" not in text:
+        return text
+    parts = text.split("$")
+    out = [parts[0]]
+    at = 1
+    while at < len(parts):
+        part = parts[at]
+        at += 1
+        if not part and at < len(parts):  # "$$"
+            out += ("$", parts[at])
+            at += 1
+            continue
+        out.append(_fill_one(part, values))
+    return "".join(out)
+
+
+def _fill_one(part: str, values: dict[str, Any]) -> str:
+    """What follows a ``$``, with a known placeholder at its beginning filled in."""
+    if part.startswith("{"):
+        name, brace, rest = part[1:].partition("}")
+        if brace and name in values:
+            return str(values[name]) + rest
+        return "$" + part
+    end = 0
+    while end < len(part) and (part[end] == "_" or (part[end].isascii() and part[end].isalnum())):
+        end += 1
+    name = part[:end]
+    return str(values[name]) + part[end:] if name in values else "$" + part

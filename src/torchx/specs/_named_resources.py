@@ -1,0 +1,185 @@
+"""The registry of named resources."""
+
+import os
+import threading
+from collections.abc import Callable, Iterator, KeysView, Mapping
+
+from torchx.errors import InvalidInput
+from torchx.specs._resource import NULL_RESOURCE, RESOURCE_NAME_TAG, Resource
+
+ResourceFactory = Callable[[], Resource]
+
+_CUSTOM_ENV = "TORCHX_CUSTOM_NAMED_RESOURCES"
+
+
+class UnknownNamedResource(InvalidInput, KeyError):
+    """No resource has that name, or more than one."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class _NamedResourcesLibrary:
+    """Named resources of all sources, found on first use; later sources override earlier ones."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._factories: dict[str, ResourceFactory] | None = None
+        self._loading = False
+
+    def _load(self) -> dict[str, ResourceFactory]:
+        found = self._factories
+        if found is not None:
+            return found
+        with self._lock:
+            if self._factories is None:
+                if self._loading:
+                    msg = (
+                        "re-entrant named-resource lookup: a module that provides named resources"
+                        " looks one up while it is imported; do so inside its factories"
+                    )
+                    raise RuntimeError(msg)
+                self._loading = True
+                try:
+                    self._factories = _discover()
+                finally:
+                    self._loading = False
+            return self._factories
+
+    def reset(self) -> None:
+        """Forgets what was found; the next access looks again."""
+        with self._lock:
+            self._factories = None
+
+    def _match(self, name: str) -> list[str]:
+        factories = self._load()
+        if name in factories:
+            return [name]
+        folded = name.casefold()
+        return sorted(known for known in factories if known.casefold() == folded)
+
+    def find(self, name: str) -> Resource:
+        """The resource of that name, a new object each time.
+
+        Raises:
+            UnknownNamedResource: (a ``KeyError``) if there is none, or if only the case differs
+                from more than one.
+        """
+        matches = self._match(name)
+        if not matches:
+            msg = f"No named resource found for `{name}`. {self._hint(name)}"
+            raise UnknownNamedResource(msg)
+        if len(matches) > 1:
+            msg = (
+                f"`{name}` matches more than one registered named resource, ignoring case:"
+                f" {matches}. Use one of those names exactly."
+            )
+            raise UnknownNamedResource(msg)
+        return self._make(matches[0])
+
+    def _make(self, name: str) -> Resource:
+        resource = self._load()[name]()
+        if resource is not NULL_RESOURCE:
+            resource.tags.setdefault(RESOURCE_NAME_TAG, name)
+        return resource
+
+    def _hint(self, name: str) -> str:
+        from difflib import get_close_matches
+
+        names = list(self._load())
+        close = get_close_matches(name, names, n=1)
+        if close:
+            return f"Did you mean `{close[0]}`?"
+        return f"Registered named resources: [{', '.join(names)}]"
+
+    def __getitem__(self, name: str) -> Resource:
+        _warn_subscript(name)
+        return self.find(name)
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and bool(self._match(name))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._load())
+
+    def keys(self) -> KeysView[str]:
+        """All names."""
+        return self._load().keys()
+
+    def items(self) -> Iterator[tuple[str, Resource]]:
+        """All names with their resources, each made when it is its turn."""
+        for name in list(self._load()):
+            yield name, self._make(name)
+
+
+def _warn_subscript(name: str) -> None:
+    import warnings
+
+    warnings.warn(
+        f"use `torchx.specs.resource(h={name!r})` to look a named resource up",
+        FutureWarning,
+        stacklevel=3,
+    )
+
+
+def _discover() -> dict[str, ResourceFactory]:
+    from torchx.specs import named_resources_aws, named_resources_generic
+
+    found: dict[str, ResourceFactory] = {}
+    found.update(named_resources_generic.NAMED_RESOURCES)
+    found.update(named_resources_aws.NAMED_RESOURCES)
+    found.update(_custom_module())
+    found.update(_plugins())
+    found.update({"NULL": lambda: NULL_RESOURCE, "MISSING": lambda: NULL_RESOURCE})
+    return found
+
+
+def _custom_module() -> Mapping[str, ResourceFactory]:
+    module = os.environ.get(_CUSTOM_ENV)
+    if not module:
+        return {}
+    from torchx.util.modules import import_attr
+
+    default: Mapping[str, ResourceFactory] = {}
+    found: Mapping[str, ResourceFactory] = import_attr(module, "NAMED_RESOURCES", default)
+    return found
+
+
+def _plugins() -> Mapping[str, ResourceFactory]:
+    from torchx.util.entrypoints import load_group
+
+    return load_group("torchx.named_resources")
+
+
+named_resources = _NamedResourcesLibrary()
+"""All named resources; ``resource(h=name)`` is the way to look one up."""
+
+
+def get_named_resources(res: str) -> Resource:
+    """Deprecated: use ``resource(h=...)``."""
+    _warn_subscript(res)
+    return named_resources.find(res)
+
+
+def resource(
+    cpu: int | None = None,
+    gpu: int | None = None,
+    memMB: int | None = None,
+    h: str | None = None,
+) -> Resource:
+    """A resource by name, or by numbers (cpu 2, gpu 0 and 1024 MB where they are not given).
+
+    >>> resource(cpu=4, gpu=1, memMB=8192)
+    Resource(cpu=4, gpu=1, memMB=8192, capabilities={}, devices={}, tags={})
+
+    Args:
+        h: name; the numbers are ignored if it is given.
+
+    Raises:
+        KeyError: if no resource has that name.
+    """
+    if h:
+        return named_resources.find(h)
+    return Resource(cpu=cpu or 2, gpu=gpu or 0, memMB=memMB or 1024)
+
+

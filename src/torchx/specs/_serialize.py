@@ -1,0 +1,84 @@
+"""Apps as plain JSON data and back, for records on disk."""
+
+from typing import Any
+
+from torchx.specs._app import AppDef, Role
+from torchx.specs._mounts import BindMount, DeviceMount, VolumeMount
+from torchx.specs._resource import NULL_RESOURCE, Resource
+from torchx.specs._state import RetryPolicy
+from torchx.specs._workspace import Workspace
+
+_MOUNTS: dict[str, type[BindMount] | type[VolumeMount] | type[DeviceMount]] = {
+    "bind": BindMount,
+    "volume": VolumeMount,
+    "device": DeviceMount,
+}
+_KINDS = {cls: kind for kind, cls in _MOUNTS.items()}
+
+
+def app_to_json(app: AppDef) -> dict[str, Any]:
+    """The app as plain data; lazy values are produced, odd values in metadata become text."""
+    return {
+        "name": app.name,
+        "metadata": _plain(app.metadata),
+        "roles": [_role_to_json(role) for role in app.roles],
+    }
+
+
+def app_from_json(data: dict[str, Any]) -> AppDef:
+    """The app that ``app_to_json`` made the data from."""
+    roles = [_role_from_json(role) for role in data["roles"]]
+    return AppDef(data["name"], roles, data["metadata"])
+
+
+def _role_to_json(role: Role) -> dict[str, Any]:
+    resource = role.resource
+    return {
+        "name": role.name,
+        "image": role.image,
+        "min_replicas": role.min_replicas,
+        "entrypoint": role.entrypoint,
+        "args": list(role.args),
+        "env": dict(role.env),
+        "num_replicas": role.num_replicas,
+        "max_retries": role.max_retries,
+        "retry_policy": RetryPolicy(role.retry_policy).name,
+        "resource": None
+        if resource is None or resource == NULL_RESOURCE
+        else {
+            "cpu": resource.cpu,
+            "gpu": resource.gpu,
+            "memMB": resource.memMB,
+            "capabilities": _plain(resource.capabilities),
+            "devices": dict(resource.devices),
+            "tags": _plain(resource.tags),
+        },
+        "port_map": dict(role.port_map),
+        "metadata": _plain(role.metadata),
+        "mounts": [{"type": _KINDS[type(m)], **vars(m)} for m in role.mounts],
+        "workspace": dict(role.workspace.projects) if role.workspace is not None else None,
+    }
+
+
+def _role_from_json(data: dict[str, Any]) -> Role:
+    fields = dict(data)
+    fields["retry_policy"] = RetryPolicy[data["retry_policy"]]
+    fields["resource"] = Resource(**data["resource"]) if data["resource"] else NULL_RESOURCE
+    fields["mounts"] = [_mount_from_json(dict(m)) for m in data["mounts"]]
+    workspace = data["workspace"]
+    fields["workspace"] = None if workspace is None else Workspace(workspace)
+    return Role(**fields)
+
+
+def _mount_from_json(fields: dict[str, Any]) -> BindMount | VolumeMount | DeviceMount:
+    return _MOUNTS[fields.pop("type")](**fields)
+
+
+def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, dict):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    return str(value)

@@ -1,0 +1,53 @@
+"""States of apps and replicas, and what a retry restarts."""
+
+from enum import Enum
+
+
+class RetryPolicy(str, Enum):
+    """What is started again when a replica fails. Every scheduler supports ``APPLICATION``."""
+
+    REPLICA = "REPLICA"
+    """The replica alone."""
+    APPLICATION = "APPLICATION"
+    """The whole app."""
+    ROLE = "ROLE"
+    """All replicas of the role."""
+
+
+class AppState(int, Enum):
+    """State of an app or a replica, ordered: all above ``RUNNING`` have ended or are unknown."""
+
+    UNSUBMITTED = 0
+    SUBMITTED = 1
+    PENDING = 2
+    RUNNING = 3
+    SUCCEEDED = 4
+    FAILED = 5
+    CANCELLED = 6
+    UNKNOWN = 7
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
+        return f"{self.name} ({self.value})"
+
+    def __format__(self, format_spec: str) -> str:
+        return format(self.name, format_spec)
+
+
+ReplicaState = AppState
+
+
+def is_terminal(state: AppState) -> bool:
+    """Whether the state is final.
+
+    >>> is_terminal(AppState.RUNNING)
+    False
+    """
+    return state in (AppState.SUCCEEDED, AppState.FAILED, AppState.CANCELLED)
+
+
+def is_started(state: AppState) -> bool:
+    """Whether the app has started, and perhaps ended."""
+    return state == AppState.RUNNING or is_terminal(state)

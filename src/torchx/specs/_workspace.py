@@ -1,0 +1,85 @@
+"""Local code that goes along with a job."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from torchx.errors import InvalidInput
+
+
+@dataclass
+class Workspace:
+    """Local project directories and where each goes below the job's root.
+
+    >>> str(Workspace({"~/proj": "", "~/lib": "lib"}))
+    '~/proj;~/lib:lib'
+
+    Args:
+        projects: local path or fsspec URL → remote sub-directory; ``""`` is the root itself.
+    """
+
+    projects: dict[str, str]
+
+    def __bool__(self) -> bool:
+        return bool(self.projects)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Workspace) and self.projects == other.projects
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self.projects.items()))
+
+    def is_unmapped_single_project(self) -> bool:
+        """Whether there is one project and it goes into the root."""
+        return len(self.projects) == 1 and not next(iter(self.projects.values()))
+
+    def merge_into(self, outdir: str | Path) -> None:
+        """Copies every project into its place below ``outdir``.
+
+        Raises:
+            FileNotFoundError: if a project, or the folder for a single file, does not exist.
+        """
+        import shutil
+
+        for source, target in self.projects.items():
+            path = Path(os.path.expanduser(source))
+            destination = Path(outdir) / target
+            if path.is_file():
+                shutil.copy2(path, destination)
+            else:
+                shutil.copytree(path, destination, dirs_exist_ok=True, symlinks=True)
+
+    def __str__(self) -> str:
+        """For logs; ``from_str`` does not read it."""
+        if self.is_unmapped_single_project():
+            return next(iter(self.projects))
+        return ";".join(f"{p}:{t}" if t else p for p, t in self.projects.items())
+
+    @staticmethod
+    def from_str(workspace: str | None) -> "Workspace":
+        """Reads a path, or a YAML mapping of paths to sub-directories.
+
+        >>> Workspace.from_str("/a: b")
+        Workspace(projects={'/a': 'b'})
+
+        Raises:
+            InvalidInput: if the text is neither.
+        """
+        if not workspace:
+            return Workspace({})
+        import yaml
+
+        try:
+            parsed = yaml.safe_load(workspace)
+        except yaml.YAMLError as err:
+            msg = f"the workspace `{workspace}` is not a path or a YAML mapping of paths: {err}"
+            raise InvalidInput(msg) from None
+        if isinstance(parsed, str):
+            return Workspace({parsed: ""})
+        if isinstance(parsed, dict):
+            return Workspace({str(p): "" if t is None else str(t) for p, t in parsed.items()})
+        msg = (
+            f"the workspace `{workspace}` is not a path or a YAML mapping of paths; "
+            "write `path`, or `path: sub-directory` lines"
+        )
+        raise InvalidInput(msg)

@@ -1,0 +1,82 @@
+"""The core types, under the module path that clients import them from."""
+
+import logging
+from typing import TypeVar
+
+from torchx.specs._app import AppDef, Role
+from torchx.specs._constants import ALL, MISSING, NONE, UNKNOWN
+from torchx.specs._dryrun import AppDryRunInfo
+from torchx.specs._handle import (
+    AppHandle,
+    MalformedAppHandleException,
+    ParsedAppHandle,
+    UnknownAppException,
+    UnknownSchedulerException,
+    make_app_handle,
+    parse_app_handle,
+)
+from torchx.specs._home import TORCHX_HOME
+from torchx.specs._macros import macros
+from torchx.specs._mounts import BindMount, DeviceMount, MountType, VolumeMount
+from torchx.specs._options import (
+    CfgVal,
+    InvalidRunConfigException,
+    cases,
+    get_type_name,
+    runopt,
+    runopts,
+)
+from torchx.specs._resource import NULL_RESOURCE, Resource
+from torchx.specs._state import AppState, ReplicaState, RetryPolicy, is_started, is_terminal
+from torchx.specs._status import AppStatus, AppStatusError, ReplicaStatus, RoleStatus
+from torchx.specs._status_text import _format_error_message
+from torchx.specs._workspace import Workspace
+
+T = TypeVar("T")
+CfgT = TypeVar("CfgT")
+logger = logging.getLogger(__name__)
+
+__all__ = [
+    "ALL",
+    "MISSING",
+    "NONE",
+    "NULL_RESOURCE",
+    "TORCHX_HOME",
+    "UNKNOWN",
+    "AppDef",
+    "AppDryRunInfo",
+    "AppHandle",
+    "AppState",
+    "AppStatus",
+    "AppStatusError",
+    "BindMount",
+    "CfgT",
+    "CfgVal",
+    "DeviceMount",
+    "InvalidRunConfigException",
+    "MalformedAppHandleException",
+    "MountType",
+    "ParsedAppHandle",
+    "ReplicaState",
+    "ReplicaStatus",
+    "Resource",
+    "RetryPolicy",
+    "Role",
+    "RoleStatus",
+    "T",
+    "UnknownAppException",
+    "UnknownSchedulerException",
+    "VolumeMount",
+    "Workspace",
+    "_format_error_message",
+    "cases",
+    "get_type_name",
+    "is_started",
+    "is_terminal",
+    "logger",
+    "macros",
+    "make_app_handle",
+    "parse_app_handle",
+    "runopt",
+    "runopts",
+]

@@ -1,0 +1,16 @@
+"""Keys that TorchX writes into metadata and environment; all of them are wire formats."""
+
+TORCHX_CONTEXT_NAME = "TORCHX_CONTEXT_NAME"
+"""Environment variable that names the calling context, ``cli_run`` for one."""
+NA = "<<NA>>"
+"""A metadata value that is not available."""
+
+
+class app_metadata:
+    """Keys of the metadata of an app."""
+
+    CONTEXT = "torchx/context"
+    VERSION = "torchx/version"
+    SCHEDULER = "torchx/scheduler"
+    ROLES_PREFIX = "torchx/roles."
+    """``torchx/roles.<role>...``: the first ``.`` after the prefix ends the role's name."""
