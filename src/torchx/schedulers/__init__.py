@@ -20,7 +20,7 @@ DEFAULT_SCHEDULER_MODULES: Mapping[str, str] = {
 
 
 class SchedulerFactory(Protocol):
-    """Makes a scheduler. Every factory gets the same keywords and ignores those it does not know."""
+    """Makes a scheduler. All factories get the same keywords and ignore those they do not know."""
 
     def __call__(self, session_name: str, **kwargs: object) -> "Scheduler[Any]": ...
 

@@ -4,6 +4,7 @@ import ast
 import linecache
 import sys
 import textwrap
+from itertools import pairwise
 
 
 def field_docs(cls: type, base: type) -> dict[str, str]:
@@ -47,9 +48,7 @@ def _class_body(lines: list[str], start: int) -> list[ast.stmt] | None:
     """Statements of the class that begins in a line; reads no further than needed."""
     indent = _indent(lines[start])
     ends = [
-        i
-        for i in range(start + 1, len(lines))
-        if lines[i].strip() and _indent(lines[i]) <= indent
+        i for i in range(start + 1, len(lines)) if lines[i].strip() and _indent(lines[i]) <= indent
     ]
     # the first dedented line ends the class, unless it lies inside a bracket or a string
     for end in [*ends[:50], len(lines)]:
@@ -76,7 +75,7 @@ def _annotated(body: list[ast.stmt]) -> list[str]:
 
 def _texts(body: list[ast.stmt]) -> dict[str, str]:
     texts: dict[str, str] = {}
-    for node, below in zip(body, body[1:], strict=False):
+    for node, below in pairwise(body):
         if (
             isinstance(node, ast.AnnAssign)
             and isinstance(node.target, ast.Name)

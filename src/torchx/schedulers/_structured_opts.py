@@ -149,7 +149,7 @@ class _Field:
 
     __slots__ = ("group", "has_default", "has_factory", "key", "name", "raw", "spellings", "type")
 
-    def __init__(self, raw: "dataclasses.Field[Any]", annotation: Any) -> None:  # noqa: ANN401 - any type
+    def __init__(self, raw: "dataclasses.Field[Any]", annotation: Any) -> None:
         self.raw = raw
         self.name = raw.name
         self.key: str = raw.metadata.get("cfg_key") or raw.name
@@ -273,7 +273,7 @@ def _make_group(
     raise InvalidRunConfigException(reason, f"{item.name}.{missing[0]}", inner)
 
 
-def _without_none(annotation: Any) -> Any:  # noqa: ANN401 - any type
+def _without_none(annotation: Any) -> Any:
     """``X`` for ``X | None``; other unions lose only their ``None``."""
     if typing.get_origin(annotation) not in (typing.Union, types.UnionType):
         return annotation

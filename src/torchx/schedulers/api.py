@@ -196,7 +196,7 @@ class Scheduler(abc.ABC, Generic[T]):
 
     def submit(self, app: AppDef, cfg: T, workspace: str | Workspace | None = None) -> str:
         """Submits an app without the checks of ``Runner.run``; changes ``app`` in place."""
-        resolved = _resolve(self.run_opts(), cfg)
+        resolved = resolve_cfg(self.run_opts(), cfg)
         if workspace:
             if not isinstance(self, WorkspaceMixin):
                 msg = f"`{self.backend}` does not support workspaces, given: `{workspace}`"
@@ -213,7 +213,7 @@ class Scheduler(abc.ABC, Generic[T]):
         Raises:
             InvalidRunConfigException: if ``cfg`` does not fit ``run_opts()``.
         """
-        resolved: Any = _resolve(self.run_opts(), cfg)
+        resolved: Any = resolve_cfg(self.run_opts(), cfg)
         opts_type = _opts_type(type(self))
         if opts_type is not None and isinstance(resolved, Mapping):
             resolved = opts_type.from_cfg(resolved)
@@ -391,7 +391,7 @@ def split_lines_iterator(chunks: Iterable[str]) -> Iterable[str]:
         yield from split_lines(chunk)
 
 
-def _resolve(opts: runopts, cfg: Any) -> Any:  # noqa: ANN401 - see the docstring
+def resolve_cfg(opts: runopts, cfg: Any) -> Any:
     """The options in full; a client's own object in place of a mapping (NeMo-Run) is left as is."""
     if cfg is None:
         cfg = {}
@@ -407,7 +407,7 @@ def _resolve(opts: runopts, cfg: Any) -> Any:  # noqa: ANN401 - see the docstrin
 
 
 def _opts_type(cls: type) -> type[StructuredOpts] | None:
-    """The ``StructuredOpts`` subclass in ``Scheduler[...]``, decided by the first class that has it."""
+    """The ``StructuredOpts`` subclass in the first ``Scheduler[...]`` among the bases."""
     for base in cls.__mro__:
         for generic in base.__dict__.get("__orig_bases__", ()):
             if typing.get_origin(generic) is Scheduler:

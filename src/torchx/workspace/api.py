@@ -21,7 +21,7 @@ class WorkspaceMixin(abc.ABC, Generic[T]):
     ``push_images``; ``None`` for a builder without a push step.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - the next class's own
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
 
     def workspace_opts(self) -> runopts:
@@ -88,7 +88,7 @@ class WorkspaceMixin(abc.ABC, Generic[T]):
 
 
 def pin_workspace_images(app: AppDef, images: Mapping[tuple[str, Workspace], str]) -> None:
-    """Gives roles the images that ``Runner.build_workspace`` built, in place of their workspaces."""
+    """Gives roles the images that ``Runner.build_workspace`` built instead of workspaces."""
     for role in app.roles:
         if not role.workspace:
             continue

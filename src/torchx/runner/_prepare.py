@@ -1,0 +1,135 @@
+"""Steps of a dry run: what happens to an app before a scheduler renders it."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from torchx.errors import InvalidInput
+from torchx.settings import (
+    ENV_TORCHX_IMAGE,
+    ENV_TORCHX_INTERNAL_SESSION_ID,
+    ENV_TORCHX_JOB_ID,
+    ENV_TORCHX_PARENT_RUN_ID,
+    ENV_TORCHX_TRACKERS,
+)
+from torchx.specs._app import copy_app, copy_role
+from torchx.specs.api import MISSING, AppDef, Role, UnknownSchedulerException
+
+_PARAM_PREFIX = "TORCHX_"
+_TRACKER_PREFIX = "TORCHX_TRACKER_"
+_NOT_PARAMS = frozenset(
+    {
+        ENV_TORCHX_IMAGE,
+        ENV_TORCHX_INTERNAL_SESSION_ID,
+        ENV_TORCHX_JOB_ID,
+        ENV_TORCHX_PARENT_RUN_ID,
+        ENV_TORCHX_TRACKERS,
+        "TORCHX_ATTEMPT",
+        "TORCHX_CONTEXT_NAME",
+        "TORCHX_CUSTOM_NAMED_RESOURCES",
+        "TORCHX_DEBUG",
+        "TORCHX_HOME",
+        "TORCHX_PLUGINS_SOURCE",
+        "TORCHX_RANK0_HOST",
+    }
+)
+"""Variables that other parts of TorchX read or set: no parameters of schedulers."""
+
+
+def scheduler_params(environ: Mapping[str, str]) -> dict[str, object]:
+    """``TORCHX_FOO_BAR=z`` as ``{"foo_bar": "z"}``.
+
+    >>> scheduler_params({"TORCHX_FOO_BAR": "z", "TORCHX_HOME": "/h", "PATH": "/bin"})
+    {'foo_bar': 'z'}
+    """
+    params: dict[str, object] = {}
+    for name, value in environ.items():
+        upper = name.upper()
+        if not upper.startswith(_PARAM_PREFIX) or upper in _NOT_PARAMS:
+            continue
+        if not upper.startswith(_TRACKER_PREFIX):
+            params[name[len(_PARAM_PREFIX) :].lower()] = value
+    return params
+
+
+def unknown_scheduler(name: str, known: list[str]) -> UnknownSchedulerException:
+    """Says which schedulers there are, and which one may have been meant."""
+    import difflib
+
+    err = UnknownSchedulerException(name)
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f" Did you mean `{close[0]}`?" if close else ""
+    err.args = (f"{err}, which are: {', '.join(known) or 'none'}.{hint}",)
+    return err
+
+
+def own_copy(app: AppDef) -> AppDef:
+    """A copy for a dry run to change. Lazy values stay shared, so that each is produced once."""
+    copied = copy_app(app)
+    for role, original in zip(copied.roles, app.roles, strict=True):
+        _share_overrides(role, original)
+    return copied
+
+
+def own_role(role: Role) -> Role:
+    """As ``own_copy``, of one role."""
+    copied = copy_role(role)
+    _share_overrides(copied, role)
+    return copied
+
+
+def _share_overrides(role: Role, original: Role) -> None:
+    vars(role)["overrides"] = vars(original)["overrides"]
+
+
+def check_has_roles(app: AppDef) -> None:
+    """Refuses an app without roles."""
+    if not app.roles:
+        msg = f"No roles for app: {app.name}. Did you forget to add roles to AppDef?"
+        raise InvalidInput(msg)
+
+
+def check_role(role: Role) -> None:
+    """Refuses a role that cannot be run anywhere."""
+    if not role.entrypoint or role.entrypoint == MISSING:
+        msg = (
+            f"No entrypoint for role: {role.name}."
+            " Did you forget to call role.runs(entrypoint, args, env)?"
+        )
+        raise InvalidInput(msg)
+    if role.num_replicas <= 0:
+        msg = (
+            f"Non-positive replicas for role: {role.name}. Did you forget to set role.num_replicas?"
+        )
+        raise InvalidInput(msg)
+
+
+def replica_env(
+    job_id: str, session_id: str, parent_run_id: str | None, trackers: Mapping[str, str | None]
+) -> dict[str, str]:
+    """Variables that tell every replica which job it belongs to and where to track it."""
+    env = {ENV_TORCHX_JOB_ID: job_id, ENV_TORCHX_INTERNAL_SESSION_ID: session_id}
+    if parent_run_id:
+        env[ENV_TORCHX_PARENT_RUN_ID] = parent_run_id
+    if trackers:
+        env[ENV_TORCHX_TRACKERS] = ",".join(trackers)
+    for name, config in trackers.items():
+        if config:
+            env[tracker_config_env(name)] = config
+    return env
+
+
+def tracker_config_env(name: str) -> str:
+    """Name of the variable that holds the configuration of a tracker."""
+    return f"{_TRACKER_PREFIX}{name.upper()}_CONFIG"
+
+
+def accepts(method: Callable[..., Any], *args: object) -> bool:
+    """Whether the method can be called like that; older schedulers take fewer arguments."""
+    try:
+        inspect.signature(method).bind(*args)
+    except TypeError:
+        return False
+    except ValueError:  # it has no signature
+        return True
+    return True

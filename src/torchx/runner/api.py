@@ -1,0 +1,683 @@
+"""The runner: submits apps to schedulers and manages them by their handles."""
+
+import logging
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, overload
+
+from torchx.errors import BackendUnavailable, UnsupportedRequest
+from torchx.runner import _prepare, events
+from torchx.runner.config import get_config, get_configs
+from torchx.runner.events import log_event
+from torchx.schedulers import SchedulerFactory, get_scheduler_factories
+from torchx.schedulers.api import resolve_cfg
+from torchx.settings import ENV_TORCHX_PARENT_RUN_ID, ENV_TORCHX_TRACKERS
+from torchx.specs.api import (
+    AppDef,
+    AppDryRunInfo,
+    AppHandle,
+    AppState,
+    AppStatus,
+    CfgVal,
+    Role,
+    UnknownAppException,
+    Workspace,
+    macros,
+    make_app_handle,
+    parse_app_handle,
+    runopts,
+)
+from torchx.util.session import get_session_id_or_create_new
+from torchx.util.types import none_throws
+from torchx.workspace.api import WorkspaceMixin
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from torchx.schedulers.api import (
+        FailedReplica,
+        ListAppResponse,
+        LogBlock,
+        LogReport,
+        Scheduler,
+        Stream,
+    )
+
+__all__ = ["Runner", "get_configured_trackers", "get_runner"]
+
+DEFAULT_SESSION_NAME = "torchx"
+
+_MAX_MISSES = 5
+"""Times in a row that ``wait`` puts up with a backend that cannot be reached."""
+_SHORTEST_PAUSE_S = 0.01
+
+logger: logging.Logger = logging.getLogger(__name__)
+
+
+def get_runner(
+    name: str | None = None,
+    component_defaults: dict[str, dict[str, str]] | None = None,
+    **scheduler_params: object,
+) -> "Runner":
+    """A runner with all registered schedulers.
+
+    >>> with get_runner() as runner:
+    ...     "local_cwd" in runner.scheduler_backends()
+    True
+
+    Args:
+        name: deprecated; name of the session, a part of every handle.
+        component_defaults: component → parameter → default, in the form of the command line.
+        scheduler_params: given to every scheduler's factory.
+    """
+    if name:
+        import warnings
+
+        warnings.warn(
+            "custom session names are deprecated, call `get_runner()` without a name",
+            FutureWarning,
+            stacklevel=2,
+        )
+    return Runner(
+        name or DEFAULT_SESSION_NAME,
+        get_scheduler_factories(),
+        component_defaults,
+        scheduler_params=scheduler_params,
+    )
+
+
+def get_configured_trackers() -> dict[str, str | None]:
+    """Names of the trackers to use, each with its configuration, from files and environment."""
+    listed = os.environ.get(ENV_TORCHX_TRACKERS)
+    if listed is not None:
+        names = [name for name in listed.split(",") if name]
+    else:
+        names = list(get_configs("torchx", "tracker"))
+    trackers = {}
+    for name in names:
+        config = os.environ.get(_prepare.tracker_config_env(name))
+        trackers[name] = config if config is not None else get_config("tracker", name, "config")
+    return trackers
+
+
+class Runner:
+    """Submits apps and manages them by handle; closes its schedulers when it is closed.
+
+    Args:
+        name: of the session, the middle part of handles; may be empty.
+        scheduler_factories: by name; all registered ones for ``None``.
+        component_defaults: component → parameter → default, in the form of the command line.
+        scheduler_params: given to every factory, over those from ``TORCHX_*`` variables.
+    """
+
+    def __init__(
+        self,
+        name: str = "",
+        scheduler_factories: dict[str, SchedulerFactory] | None = None,
+        component_defaults: dict[str, dict[str, str]] | None = None,
+        scheduler_params: dict[str, object] | None = None,
+    ) -> None:
+        self._name = name
+        if scheduler_factories is None:
+            scheduler_factories = get_scheduler_factories()
+        self._scheduler_factories = scheduler_factories
+        self._scheduler_params = {
+            **_prepare.scheduler_params(os.environ),
+            **(scheduler_params or {}),
+        }
+        self._component_defaults = component_defaults or {}
+        # by scheduler name; clients put in schedulers of their own (CodeFlare)
+        self._scheduler_instances: dict[str, Scheduler[Any]] = {}
+        self._apps: dict[AppHandle, AppDef] = {}
+
+    def __repr__(self) -> str:
+        parts = f"name={self._name}, schedulers={self._scheduler_factories}, apps={self._apps}"
+        return f"Runner({parts})"
+
+    def __enter__(self) -> "Runner":
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes every scheduler that was used; local jobs that are attached to them end."""
+        failure: Exception | None = None
+        for scheduler in list(self._scheduler_instances.values()):
+            try:
+                scheduler.close()
+            except Exception as err:  # noqa: BLE001 - the others must be closed as well
+                failure = failure or err
+        if failure is not None:
+            raise failure
+
+    def name(self) -> str:
+        """Name of the session."""
+        return self._name
+
+    # -- submitting ---------------------------------------------------------------------------
+
+    def run_component(
+        self,
+        component: str,
+        component_args: "list[str] | dict[str, Any]",
+        scheduler: str,
+        cfg: Mapping[str, CfgVal] | None = None,
+        workspace: Workspace | str | None = None,
+        parent_run_id: str | None = None,
+    ) -> AppHandle:
+        """Runs a component found by name, with arguments as on the command line or by name.
+
+        Raises:
+            ValueError: and whatever else ``dryrun_component`` raises.
+        """
+        with log_event("run_component", scheduler, workspace=_text(workspace)) as log:
+            info = self.dryrun_component(
+                component, component_args, scheduler, cfg, workspace, parent_run_id
+            )
+            handle = self.schedule(info)
+            _note_app(log, info.app, handle)
+        return handle
+
+    def dryrun_component(
+        self,
+        component: str,
+        component_args: "list[str] | dict[str, Any]",
+        scheduler: str,
+        cfg: Mapping[str, CfgVal] | None = None,
+        workspace: Workspace | str | None = None,
+        parent_run_id: str | None = None,
+    ) -> "AppDryRunInfo[Any]":
+        """What ``run_component`` would submit."""
+        from torchx.specs.builders import materialize_appdef
+        from torchx.specs.finder import get_component
+
+        by_name = isinstance(component_args, dict)
+        app = materialize_appdef(
+            get_component(component).fn,
+            [] if isinstance(component_args, dict) else component_args,
+            self._component_defaults.get(component),
+            component_args if by_name else {},
+        )
+        return self.dryrun(app, scheduler, cfg, workspace, parent_run_id)
+
+    @overload
+    def run(
+        self,
+        app: AppDef,
+        scheduler: str,
+        cfg: Mapping[str, CfgVal] | None = None,
+        workspace: Workspace | str | None = None,
+        parent_run_id: str | None = None,
+    ) -> AppHandle: ...
+
+    @overload
+    def run(
+        self,
+        app: AppDef,
+        scheduler: str,
+        cfg: Mapping[str, CfgVal] | None = None,
+        workspace: Workspace | str | None = None,
+        parent_run_id: str | None = None,
+        *,
+        dryrun: bool,
+    ) -> "AppHandle | AppDryRunInfo[Any]": ...
+
+    def run(
+        self,
+        app: AppDef,
+        scheduler: str,
+        cfg: Mapping[str, CfgVal] | None = None,
+        workspace: Workspace | str | None = None,
+        parent_run_id: str | None = None,
+        *,
+        dryrun: bool = False,
+    ) -> "AppHandle | AppDryRunInfo[Any]":
+        """Submits the app and returns its handle, or what would be submitted for ``dryrun``."""
+        with log_event("run", scheduler, workspace=str(workspace), runcfg=_json(cfg)) as log:
+            info = self.dryrun(app, scheduler, cfg, workspace, parent_run_id)
+            if dryrun:
+                _note_app(log, info.app, None)
+                return info
+            handle = self.schedule(info)
+            _note_app(log, info.app, handle)
+        return handle
+
+    def schedule(self, dryrun_info: "AppDryRunInfo[Any]") -> AppHandle:
+        """Submits a dry run, with the changes that were made to its request."""
+        scheduler = none_throws(dryrun_info._scheduler)
+        with log_event("schedule", scheduler, runcfg=_json(dryrun_info.cfg)) as log:
+            app_id = self._scheduler(scheduler).schedule(dryrun_info)
+            handle = make_app_handle(scheduler, self._name, app_id)
+            if dryrun_info.app is not None:
+                self._apps[handle] = dryrun_info.app
+            _note_app(log, dryrun_info.app, handle)
+        return handle
+
+    def dryrun(
+        self,
+        app: AppDef,
+        scheduler: str,
+        cfg: Mapping[str, CfgVal] | None = None,
+        workspace: Workspace | str | None = None,
+        parent_run_id: str | None = None,
+    ) -> "AppDryRunInfo[Any]":
+        """What would be submitted. Leaves ``app`` alone: ``info.app`` is a copy.
+
+        Args:
+            cfg: options of the scheduler; config files are not read.
+            workspace: built in place of the first role's own, where workspaces are.
+            parent_run_id: given to the trackers; ``TORCHX_PARENT_RUN_ID`` wins over it.
+
+        Raises:
+            UnknownSchedulerException: if there is no such scheduler.
+            InvalidRunConfigException: if ``cfg`` does not fit its options.
+            ValueError: if the app cannot be run.
+        """
+        app = _prepare.own_copy(app)
+        _prepare.check_has_roles(app)
+        env = _prepare.replica_env(
+            make_app_handle(scheduler, self._name, macros.app_id),
+            get_session_id_or_create_new(),
+            os.environ.get(ENV_TORCHX_PARENT_RUN_ID) or parent_run_id,
+            get_configured_trackers(),
+        )
+        for role in app.roles:
+            _prepare.check_role(role)
+            role.env.update(env)
+        with log_event("dryrun", scheduler, runcfg=_json(cfg), workspace=str(workspace)) as log:
+            sched = self._scheduler(scheduler)
+            resolved = resolve_cfg(sched.run_opts(), cfg)
+            sched._pre_build_validate(app, scheduler, resolved)
+            if isinstance(sched, WorkspaceMixin):
+                _build(sched, app, workspace, resolved)
+            # release 0.7 had no third parameter (NeMo-Run's schedulers)
+            if _prepare.accepts(sched._validate, app, scheduler, resolved):
+                sched._validate(app, scheduler, resolved)
+            else:
+                sched._validate(app, scheduler)
+            info = sched.submit_dryrun(app, resolved)
+            info._scheduler = scheduler
+            _note_app(log, app, None)
+            log._torchx_event.app_id = app.name
+        return info
+
+    @overload
+    def build_workspace(
+        self, app_or_role: Role, scheduler: str, cfg: Mapping[str, CfgVal] | None = None
+    ) -> str | None: ...
+
+    @overload
+    def build_workspace(
+        self, app_or_role: AppDef, scheduler: str, cfg: Mapping[str, CfgVal] | None = None
+    ) -> dict[tuple[str, Workspace], str]: ...
+
+    def build_workspace(
+        self, app_or_role: AppDef | Role, scheduler: str, cfg: Mapping[str, CfgVal] | None = None
+    ) -> str | dict[tuple[str, Workspace], str] | None:
+        """Builds the workspaces of an app or a role, which stays as it is.
+
+        Returns:
+            For a role its built image, ``None`` without a workspace. For an app the built images
+            by image and workspace; see ``torchx.workspace.pin_workspace_images``.
+        """
+        with log_event("build_workspace", scheduler):
+            sched = self._scheduler(scheduler)
+            roles = [app_or_role] if isinstance(app_or_role, Role) else app_or_role.roles
+            built: dict[tuple[str, Workspace], str] = {}
+            if isinstance(sched, WorkspaceMixin):
+                built = _build_images(sched, roles, resolve_cfg(sched.run_opts(), cfg))
+        if isinstance(app_or_role, Role):
+            return next(iter(built.values()), None)
+        return built
+
+    # -- looking ------------------------------------------------------------------------------
+
+    def status(self, app_handle: AppHandle) -> AppStatus | None:
+        """State of the app and its replicas; ``None`` if the scheduler does not know it."""
+        scheduler, app_id, backend = self._find(app_handle)
+        with log_event("status", backend, app_id):
+            found = scheduler.describe(app_id)
+            if found is None:
+                self._apps.pop(app_handle, None)
+                return None
+            return AppStatus(
+                found.state,
+                found.num_restarts,
+                msg=found.msg,
+                structured_error_msg=found.structured_error_msg,
+                ui_url=found.ui_url,
+                roles=found.roles_statuses,
+            )
+
+    def wait(self, app_handle: AppHandle, wait_interval: float = 10) -> AppStatus | None:
+        """Waits for the end of the app; logs each change of its state.
+
+        Args:
+            wait_interval: seconds between two looks at schedulers that cannot tell of a change.
+
+        Returns:
+            The last status; ``None`` if the scheduler does not know the app (any more).
+
+        Raises:
+            BackendUnavailable: if the scheduler cannot be reached, several times in a row.
+        """
+        scheduler, app_id, backend = self._find(app_handle)
+        with log_event("wait", backend, app_id):
+            pauses = _Pauses(scheduler, app_id, wait_interval)
+            last: AppState | None = None
+            misses = 0
+            while True:
+                try:
+                    status = self.status(app_handle)
+                except BackendUnavailable as err:
+                    misses += 1
+                    if misses > _MAX_MISSES:
+                        raise
+                    logger.warning("`%s` cannot be reached, trying again: %s", backend, err)
+                    time.sleep(wait_interval)
+                    continue
+                misses = 0
+                if status is None or status.is_terminal():
+                    return status
+                changed = status.state is not last
+                if changed:
+                    logger.info("`%s` is %s", app_handle, status.state.name)
+                last = status.state
+                pauses.pause(changed)
+
+    def describe(self, app_handle: AppHandle) -> AppDef | None:
+        """The app as it was submitted, or what the scheduler knows of it; ``None`` if nothing."""
+        scheduler, app_id, backend = self._find(app_handle)
+        with log_event("describe", backend, app_id):
+            cached = self._apps.get(app_handle)
+            try:
+                found = scheduler.describe(app_id)
+            except BackendUnavailable:
+                if cached is None:
+                    raise
+                return cached
+            if found is None:
+                self._apps.pop(app_handle, None)
+                return None
+            return cached or AppDef(name=app_id, roles=found.roles, metadata=found.metadata)
+
+    def describe_native(self, app_handle: AppHandle) -> "AppDryRunInfo[Any] | None":
+        """The native request of the app, where the scheduler can read it back."""
+        scheduler, app_id, backend = self._find(app_handle)
+        with log_event("describe_native", backend, app_id):
+            info = scheduler.describe_native(app_id)
+            if info is not None:
+                info._scheduler = backend
+            return info
+
+    def failed_replicas(
+        self, app_handle: AppHandle, max_lines: int = 10
+    ) -> "Sequence[FailedReplica]":
+        """The replicas that failed, the first failure first; empty if the scheduler cannot tell."""
+        scheduler, app_id, _ = self._find(app_handle)
+        find = getattr(scheduler, "failed_replicas", None)
+        return find(app_id, max_lines) if find is not None else ()
+
+    # -- ending -------------------------------------------------------------------------------
+
+    def cancel(self, app_handle: AppHandle) -> None:
+        """Asks for the end of the app and does not wait for it; nothing happens if it has ended."""
+        scheduler, app_id, backend = self._find(app_handle)
+        with log_event("cancel", backend, app_id):
+            status = self.status(app_handle)
+            if status is not None and not status.is_terminal():
+                scheduler.cancel(app_id)
+
+    def delete(self, app_handle: AppHandle) -> None:
+        """Removes the app from the scheduler, which ends it; nothing happens if it is unknown."""
+        scheduler, app_id, backend = self._find(app_handle)
+        with log_event("delete", backend, app_id):
+            if self.status(app_handle) is not None:
+                scheduler.delete(app_id)
+
+    def stop(self, app_handle: AppHandle) -> None:
+        """Deprecated name of ``cancel``."""
+        import warnings
+
+        warnings.warn(
+            "This method will be deprecated in the future, please use `cancel` instead.",
+            PendingDeprecationWarning,
+            stacklevel=2,
+        )
+        self.cancel(app_handle)
+
+    # -- logs ---------------------------------------------------------------------------------
+
+    def log_lines(
+        self,
+        app_handle: AppHandle,
+        role_name: str,
+        k: int = 0,
+        regex: str | None = None,
+        since: "datetime | None" = None,
+        until: "datetime | None" = None,
+        should_tail: bool = False,
+        streams: "Stream | None" = None,
+    ) -> Iterable[str]:
+        """Lines of one replica, with their newlines.
+
+        Args:
+            k: index of the replica (node), not of a worker in it.
+            regex: only lines in which it is found.
+            should_tail: follow the output until the app ends.
+
+        Raises:
+            UnknownAppException: at the call, if the scheduler does not know the app.
+        """
+        scheduler, app_id, backend = self._find(app_handle)
+        with log_event("log_lines", backend, app_id):
+            self._check_known(app_handle)
+            return scheduler.log_iter(
+                app_id, role_name, k, regex, since, until, should_tail, streams=streams
+            )
+
+    def log_blocks(
+        self,
+        app_handle: AppHandle,
+        replicas: Sequence[tuple[str, int]] | None = None,
+        *,
+        regex: str | None = None,
+        since: "datetime | None" = None,
+        until: "datetime | None" = None,
+        should_tail: bool = False,
+        streams: "Stream | None" = None,
+        attempt: int | None = None,
+    ) -> "Iterator[LogBlock]":
+        """Output of several replicas (role and index; all for ``None``) in the order of time.
+
+        Raises:
+            UnknownAppException: at the call, if the scheduler does not know the app.
+            UnsupportedRequest: at the call, if the scheduler cannot merge logs.
+        """
+        scheduler, app_id, backend = self._find(app_handle)
+        with log_event("log_blocks", backend, app_id):
+            self._check_known(app_handle)
+            read = _method(scheduler, "log_blocks", backend)
+            blocks: Iterator[LogBlock] = read(
+                app_id,
+                replicas,
+                regex=regex,
+                since=since,
+                until=until,
+                should_tail=should_tail,
+                streams=streams,
+                attempt=attempt,
+            )
+            return blocks
+
+    def verify_logs(
+        self, app_handle: AppHandle, replicas: Sequence[tuple[str, int]] | None = None
+    ) -> "Sequence[LogReport]":
+        """How many lines each replica wrote and whether any is missing from the logs.
+
+        Raises:
+            UnknownAppException: if the scheduler does not know the app.
+            UnsupportedRequest: if the scheduler cannot tell.
+        """
+        scheduler, app_id, backend = self._find(app_handle)
+        with log_event("verify_logs", backend, app_id):
+            self._check_known(app_handle)
+            reports: Sequence[LogReport] = _method(scheduler, "verify_logs", backend)(
+                app_id, replicas
+            )
+            return reports
+
+    def _check_known(self, app_handle: AppHandle) -> None:
+        if self.status(app_handle) is None:
+            raise UnknownAppException(app_handle)
+
+    # -- schedulers ---------------------------------------------------------------------------
+
+    def scheduler_backends(self) -> "list[str]":
+        """Names of the registered schedulers."""
+        return [*self._scheduler_factories]
+
+    def scheduler_run_opts(self, scheduler: str) -> runopts:
+        """Options of a scheduler."""
+        return self._scheduler(scheduler).run_opts()
+
+    def cfg_from_str(self, scheduler: str, *cfg_literal: str) -> dict[str, CfgVal]:
+        """Options from ``key=value`` text; of several texts the later wins."""
+        opts = self._scheduler(scheduler).run_opts()
+        cfg: dict[str, CfgVal] = {}
+        for literal in cfg_literal:
+            cfg.update(opts.cfg_from_str(literal))
+        return cfg
+
+    def _scheduler(self, scheduler: str) -> "Scheduler[Any]":
+        found = self._scheduler_instances.get(scheduler)
+        if found is None:
+            factory = self._scheduler_factories.get(scheduler)
+            if factory is None:
+                raise _prepare.unknown_scheduler(scheduler, self.scheduler_backends())
+            found = factory(self._name, **self._scheduler_params)
+            self._scheduler_instances[scheduler] = found
+        return found
+
+    def _find(self, app_handle: AppHandle) -> "tuple[Scheduler[Any], str, str]":
+        """The scheduler of an app, its id there and the scheduler's name."""
+        backend, _session, app_id = parse_app_handle(app_handle)
+        return self._scheduler(backend), app_id, backend
+
+    # last: below this line `list` is the method
+    def list(
+        self, scheduler: str, cfg: Mapping[str, CfgVal] | None = None
+    ) -> "list[ListAppResponse]":
+        """Apps that the scheduler sees, those of other sessions as well."""
+        with log_event("list", scheduler):
+            sched = self._scheduler(scheduler)
+            # release 0.7 had no parameter (NeMo-Run's schedulers)
+            apps = sched.list(cfg) if _prepare.accepts(sched.list, cfg) else sched.list()
+            for app in apps:
+                app.app_handle = make_app_handle(scheduler, self._name, app.app_id)
+            return apps
+
+
+class _Pauses:
+    """Waits between two looks at an app, through the hook of the scheduler where it has one."""
+
+    def __init__(self, scheduler: "Scheduler[Any]", app_id: str, interval_s: float) -> None:
+        self._hook = getattr(scheduler, "wait_for_change", None)
+        self._app_id = app_id
+        self._interval_s = interval_s
+        self._extra_s = 0.0
+
+    def pause(self, changed: bool) -> None:
+        """Returns when there may be news, at the latest after the interval.
+
+        A hook that keeps returning at once without news is slowed down to the interval: a
+        scheduler that has one may still have nothing to wait on for this app.
+        """
+        if self._hook is None:
+            time.sleep(self._interval_s)
+            return
+        start = time.monotonic()
+        self._hook(self._app_id, self._interval_s)
+        waited = time.monotonic() - start
+        if changed or waited >= min(_SHORTEST_PAUSE_S, self._interval_s):
+            self._extra_s = 0.0
+            return
+        self._extra_s = min(max(2 * self._extra_s, _SHORTEST_PAUSE_S), self._interval_s)
+        time.sleep(self._extra_s)
+
+
+def _build(
+    scheduler: "WorkspaceMixin[Any]",
+    app: AppDef,
+    workspace: Workspace | str | None,
+    cfg: Mapping[str, CfgVal],
+) -> None:
+    """Builds the workspaces of all roles, the first role's replaced by ``workspace``."""
+    if workspace:
+        if isinstance(workspace, str):
+            workspace = Workspace.from_str(workspace)
+        role = app.roles[0]
+        role.workspace = workspace
+        logger.info("role `%s` of app `%s` gets workspace `%s`", role.name, app.name, workspace)
+    scheduler.build_workspaces(app.roles, cfg)
+
+
+def _build_images(
+    scheduler: "WorkspaceMixin[Any]", roles: Sequence[Role], cfg: Mapping[str, CfgVal]
+) -> dict[tuple[str, Workspace], str]:
+    """Built images by image and workspace, without those whose role needs more than an image."""
+    built: dict[tuple[str, Workspace], str] = {}
+    partial = set()
+    copies = [_prepare.own_role(role) for role in roles if role.workspace]
+    before = [_prepare.own_role(role) for role in copies]
+    scheduler.build_workspaces(copies, cfg)
+    for role, original in zip(copies, before, strict=True):
+        key = (original.image, none_throws(original.workspace))
+        built[key] = role.image
+        if {**vars(role), "image": ""} != {**vars(original), "image": ""}:
+            partial.add(key)
+            logger.warning(
+                "the build of workspace `%s` changes more of role `%s` than its image,"
+                " the image alone is not enough and is left out",
+                original.workspace,
+                role.name,
+            )
+    return {key: image for key, image in built.items() if key not in partial}
+
+
+def _method(scheduler: object, name: str, backend: str) -> Any:
+    """A method that schedulers of other packages may lack."""
+    method = getattr(scheduler, name, None)
+    if method is None:
+        msg = f"scheduler `{backend}` does not support `{name}`"
+        raise UnsupportedRequest(msg)
+    return method
+
+
+def _note_app(log: log_event, app: AppDef | None, handle: AppHandle | None) -> None:
+    event = log._torchx_event
+    if handle is not None:
+        event.app_id = parse_app_handle(handle).app_id
+    if app is not None:
+        event.app_image = app.roles[0].image if app.roles else None
+        event.app_metadata = app.metadata
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
+def _json(cfg: Any) -> str | None:
+    if not cfg or not events.recorded():
+        return None
+    import json
+
+    return json.dumps(dict(cfg) if isinstance(cfg, Mapping) else str(cfg), default=str)

@@ -1,0 +1,138 @@
+"""Records what the runner does. Nothing is recorded unless a plugin says where to."""
+
+import logging
+import threading
+import time
+from types import TracebackType
+
+from torchx.runner.events.api import SourceType, TorchxEvent
+from torchx.runner.events.handlers import get_logging_handler
+from torchx.util.session import get_session_id_or_create_new
+
+__all__ = [
+    "SourceType",
+    "TorchxEvent",
+    "get_logging_handler",
+    "get_session_id_or_create_new",
+    "log_event",
+    "record",
+]
+
+logger: logging.Logger = logging.getLogger(__name__)
+
+_destinations: dict[str, logging.Logger] = {}
+_destinations_lock = threading.Lock()
+
+
+def record(event: TorchxEvent, destination: str = "null") -> None:
+    """Writes the event to the handler of a destination; a failure to do so is only logged."""
+    sink = _destination(destination)
+    if not _has_reader(sink):
+        return
+    try:
+        sink.info("%s", event.serialize())
+    except Exception:  # an event must never break the call it tells of
+        logger.exception("could not record the event of `%s`", event.api)
+
+
+class log_event:
+    """Records one call; what is found out during it is set on ``_torchx_event``.
+
+    >>> with log_event("run", "local_cwd") as log:
+    ...     log._torchx_event.app_id = "train-x1"
+    """
+
+    def __init__(
+        self,
+        api: str,
+        scheduler: str | None = None,
+        app_id: str | None = None,
+        app_image: str | None = None,
+        app_metadata: dict[str, str] | None = None,
+        runcfg: str | None = None,
+        workspace: str | None = None,
+    ) -> None:
+        self._torchx_event = TorchxEvent(
+            session=get_session_id_or_create_new(),
+            scheduler=scheduler or "",
+            api=api,
+            app_id=app_id,
+            app_image=app_image,
+            app_metadata=app_metadata,
+            runcfg=runcfg,
+            workspace=workspace,
+        )
+        self._cpu_ns = 0
+        self._wall_ns = 0
+
+    def __enter__(self) -> "log_event":
+        self._cpu_ns = time.process_time_ns()
+        self._wall_ns = time.perf_counter_ns()
+        self._torchx_event.start_epoch_time_usec = time.time_ns() // 1_000
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        event = self._torchx_event
+        event.cpu_time_usec = (time.process_time_ns() - self._cpu_ns) // 1_000
+        event.wall_time_usec = (time.perf_counter_ns() - self._wall_ns) // 1_000
+        if exc is not None:
+            _describe_exception(event, exc)
+        record(event)
+
+
+def recorded() -> bool:
+    """Whether somebody reads the events: what costs time to find out is left out otherwise."""
+    # clients put a function of their own in place of `record`
+    return record is not _record or _has_reader(_destination("null"))
+
+
+_record = record
+
+
+def _destination(name: str) -> logging.Logger:
+    """The logger of a destination, which is set up once."""
+    sink = _destinations.get(name)
+    if sink is None:
+        with _destinations_lock:
+            sink = _destinations.get(name)
+            if sink is None:
+                handler = _handler(name)
+                sink = logging.getLogger(f"torchx-events-{name}")
+                sink.setLevel(logging.INFO)
+                sink.propagate = False
+                sink.handlers[:] = [handler]
+                _destinations[name] = sink
+    return sink
+
+
+def _handler(destination: str) -> logging.Handler:
+    try:
+        return get_logging_handler(destination)
+    except KeyError:
+        raise
+    except Exception:  # a broken plugin must not break the calls it is told of
+        logger.exception("events for `%s` are dropped, its handler cannot be made", destination)
+        return logging.NullHandler()
+
+
+def _has_reader(sink: logging.Logger) -> bool:
+    return any(type(handler) is not logging.NullHandler for handler in sink.handlers)
+
+
+def _describe_exception(event: TorchxEvent, exc: BaseException) -> None:
+    import json
+    import traceback
+
+    event.raw_exception = "".join(traceback.format_exception(type(exc), exc, exc.__traceback__))
+    event.exception_type = type(exc).__name__
+    event.exception_message = str(exc)
+    frames = traceback.extract_tb(exc.__traceback__)
+    if frames:
+        last = frames[-1]
+        where = {"filename": last.filename, "lineno": last.lineno, "name": last.name}
+        event.exception_source_location = json.dumps(where)
