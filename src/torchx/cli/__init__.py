@@ -1,0 +1,1 @@
+"""The command line. ``torchx.cli.main:main`` is the console script."""

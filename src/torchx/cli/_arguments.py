@@ -1,0 +1,62 @@
+"""Arguments that several commands share."""
+
+import argparse
+
+from torchx.cli.argparse_util import ArgOnceAction
+from torchx.schedulers import get_default_scheduler_name, get_scheduler_factories
+
+DEFAULT_SCHEDULER = "local_cwd"
+
+
+def add_scheduler(subparser: argparse.ArgumentParser, action: type[argparse.Action]) -> None:
+    """Adds ``-s``; the default is `local_cwd` whatever plugins are installed."""
+    names = list(get_scheduler_factories())
+    default = DEFAULT_SCHEDULER if DEFAULT_SCHEDULER in names else get_default_scheduler_name()
+    subparser.add_argument(
+        "-s",
+        "--scheduler",
+        type=str,
+        action=action,
+        choices=names,
+        default=default,
+        metavar="NAME",
+        help=f"one of {', '.join(names)} (default: %(default)s)",
+    )
+
+
+def add_cfg(subparser: argparse.ArgumentParser) -> None:
+    """Adds ``-cfg``."""
+    subparser.add_argument(
+        "-cfg",
+        "--scheduler_args",
+        type=str,
+        action=ArgOnceAction,
+        metavar="KEY=VALUE[,...]",
+        help="options of the scheduler; `torchx runopts NAME` shows them",
+    )
+
+
+def add_json(subparser: argparse.ArgumentParser) -> None:
+    """Adds ``--json``."""
+    subparser.add_argument(
+        "--json",
+        action="store_true",
+        help="write JSON to stdout and nothing else, errors included",
+    )
+
+
+def check_scheduler(scheduler: str) -> None:
+    """Refuses a name that argparse did not check since it comes from a config file."""
+    names = list(get_scheduler_factories())
+    if scheduler in names:
+        return
+    from torchx.cli import _output
+    from torchx.cli._suggest import did_you_mean
+
+    origin = getattr(scheduler, "origin", "the configuration")
+    _output.fail(
+        f"unknown scheduler `{scheduler}` in {origin}; choose from {', '.join(names)}."
+        + did_you_mean(scheduler, names),
+        kind="UnknownSchedulerException",
+        code=2,
+    )

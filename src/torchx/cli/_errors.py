@@ -1,0 +1,100 @@
+"""From an exception to what its user reads and the exit code."""
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_SIGNAL = 128
+
+_INSTALL_HINTS = {
+    "boto3": "aws",
+    "docker": "docker",
+    "fsspec": "fsspec",
+    "hydra": "hydra",
+    "IPython": "notebook",
+    "kubernetes": "kubernetes",
+    "sagemaker": "aws",
+}
+
+_HINTS = {
+    "MalformedAppHandleException": (
+        "write the handle as `torchx run` and `torchx list` print it: SCHEDULER://SESSION/APP_ID"
+    ),
+    "UnknownSchedulerException": "`torchx runopts` shows every scheduler and its options",
+    "UnknownAppException": "`torchx list -s SCHEDULER` shows the apps a scheduler knows",
+    "InvalidRunConfigException": (
+        "options come from `-cfg key=value[,key=value]` and from the scheduler's section of"
+        " `.torchxconfig`; `torchx runopts SCHEDULER` shows them"
+    ),
+    "ComponentNotFoundException": "`torchx builtins` lists the components that come with torchx",
+}
+
+
+class Interrupted(KeyboardInterrupt):
+    """A signal asked the command to end.
+
+    Args:
+        sigval: number of the signal.
+    """
+
+    def __init__(self, sigval: int) -> None:
+        super().__init__(f"interrupted by signal {sigval}")
+        self.sigval = sigval
+
+
+class Failure:
+    """What to tell about an exception, and the exit code."""
+
+    __slots__ = ("code", "hint", "kind", "message")
+
+    def __init__(self, kind: str, message: str, hint: str | None, code: int) -> None:
+        self.kind = kind
+        self.message = message
+        self.hint = hint
+        self.code = code
+
+
+def explain(err: BaseException) -> Failure:
+    """Describes the exception in one message, with a hint where there is one."""
+    kind = type(err).__name__
+    code = EXIT_USAGE if kind == "MalformedAppHandleException" else EXIT_FAILED
+    return Failure(kind, _message(err), _hint(err), code)
+
+
+def signal_of(err: BaseException) -> int | None:
+    """The number of the signal that the exception stands for; `None` for any other one."""
+    number = getattr(err, "sigval", None)  # Interrupted, SignalException of the local scheduler
+    if isinstance(number, int):
+        return int(number)
+    return 2 if isinstance(err, KeyboardInterrupt) else None
+
+
+def _message(err: BaseException) -> str:
+    text = str(err)
+    if isinstance(err, KeyError) and type(err) is KeyError and err.args:
+        text = str(err.args[0])  # str(KeyError) shows the repr
+    if not text:
+        return type(err).__name__
+    return text if _is_ours(err) else f"{type(err).__name__}: {text}"
+
+
+def _is_ours(err: BaseException) -> bool:
+    """Our own messages stand for themselves; others are clearer with the name of their type."""
+    from torchx.errors import TorchXError
+
+    if isinstance(err, TorchXError | ModuleNotFoundError):
+        return True
+    if type(err) in (ValueError, NotImplementedError):
+        return True
+    return type(err).__module__.split(".")[0] == "torchx"
+
+
+def _hint(err: BaseException) -> str | None:
+    if isinstance(err, ModuleNotFoundError):
+        extra = _INSTALL_HINTS.get((err.name or "").split(".")[0])
+        if extra and "pip install" not in str(err):
+            return f"install it with: pip install 'torchx[{extra}]'"
+        return None
+    for cls in type(err).__mro__:
+        hint = _HINTS.get(cls.__name__)
+        if hint:
+            return hint
+    return None if _is_ours(err) else "`torchx --log_level DEBUG ...` shows where this comes from"

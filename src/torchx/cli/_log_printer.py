@@ -1,0 +1,80 @@
+"""Writes log lines with the name of their replica in front."""
+
+import sys
+import threading
+from typing import TextIO
+
+from torchx.cli import _output
+
+
+def prefix_line(prefix: str, line: str) -> str:
+    r"""The text with the prefix before each line, also after each ``\r`` (progress bars).
+
+    >>> prefix_line("w/0 ", "a\nb\n")
+    'w/0 a\nw/0 b\n'
+    """
+    if "\r" in line:
+        line = line.replace("\r", f"\r{prefix}")
+    if "\n" in line:
+        line = line[:-1].replace("\n", f"\n{prefix}") + line[-1]
+    return line if line.startswith("\r") else prefix + line
+
+
+class LogPrinter:
+    """Writes blocks of whole lines to one stream; usable from several threads."""
+
+    def __init__(self, file: TextIO, as_json: bool = False) -> None:
+        self._file = file
+        self._as_json = as_json
+        self._colors = _output.palette(file)
+        self._prefixes: dict[tuple[str, int], str] = {}
+        self._lock = threading.Lock()
+        self._unfinished = False
+
+    def write(self, role: str, replica: int, attempt: int | None, text: str) -> None:
+        """Writes the block at once. Raises `BrokenPipeError` when nobody reads any more."""
+        if not text:
+            return
+        if self._as_json:
+            with self._lock:
+                self._put(_json_lines(role, replica, attempt, text))
+            return
+        with self._lock:
+            text = prefix_line(self._prefix((role, replica)), text)
+            self._put(f"\n{text}" if self._unfinished else text)  # never two on one line
+            self._unfinished = not text.endswith("\n")
+
+    def finish(self) -> None:
+        """Ends an unfinished last line, so that what follows starts on its own."""
+        with self._lock:
+            if self._unfinished:
+                self._unfinished = False
+                self._put("\n")
+
+    def abandon(self) -> None:
+        """Nobody reads the output any more: keeps the exit of the process quiet."""
+        if self._file is sys.stdout:
+            _output.close_stdout()
+
+    def _put(self, text: str) -> None:
+        self._file.write(text)
+        self._file.flush()
+
+    def _prefix(self, key: tuple[str, int]) -> str:
+        prefix = self._prefixes.get(key)
+        if prefix is None:
+            prefix = f"{self._colors.green}{key[0]}/{key[1]}{self._colors.endc} "
+            self._prefixes[key] = prefix
+        return prefix
+
+
+def _json_lines(role: str, replica: int, attempt: int | None, text: str) -> str:
+    import json
+
+    lines = text.split("\n")
+    if not lines[-1]:
+        lines.pop()
+    return "".join(
+        json.dumps({"role": role, "replica": replica, "attempt": attempt, "line": line}) + "\n"
+        for line in lines
+    )

@@ -1,0 +1,156 @@
+"""What the command line writes: results to stdout, records to stderr, colour where it is seen.
+
+Nothing else in this package writes to stdout. Each stream is judged by itself, so that
+``torchx log X > file`` has colour neither in the file nor lacks it on the terminal's stderr.
+"""
+
+import logging
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import NoReturn, TextIO
+
+logger: logging.Logger = logging.getLogger("torchx.cli")
+
+COLOR_MODES = ("auto", "always", "never")
+DATE_FORMAT = "%Y-%m-%d %H:%M:%S"
+
+
+class Palette:
+    """Escape sequences for one stream; all empty where colour is not wanted."""
+
+    __slots__ = ("bold", "endc", "gray", "green", "orange", "red")
+
+    def __init__(self, enabled: bool) -> None:
+        self.green = "\033[32m" if enabled else ""
+        self.orange = "\033[38:2:238:76:44m" if enabled else ""
+        self.gray = "\033[2m" if enabled else ""
+        self.bold = "\033[1m" if enabled else ""
+        self.red = "\033[31m" if enabled else ""
+        self.endc = "\033[0m" if enabled else ""
+
+
+class _Settings:
+    """What the global flags of the current call ask for."""
+
+    color = "auto"
+    json = False
+    json_written = False
+
+
+_settings = _Settings()
+
+
+def reset() -> None:
+    """Forgets what an earlier call in this process asked for."""
+    _settings.color = "auto"
+    _settings.json = False
+    _settings.json_written = False
+    reconfigure = getattr(sys.stdout, "reconfigure", None)
+    if reconfigure is not None:  # a line of a job must never end the command
+        reconfigure(errors="backslashreplace")
+
+
+def set_color(mode: str) -> None:
+    """Chooses one of `COLOR_MODES`."""
+    _settings.color = mode
+
+
+def set_json(wanted: bool) -> None:
+    """With True, errors are written to stdout as one JSON object as well."""
+    _settings.json = wanted
+
+
+def json_mode() -> bool:
+    """True while the command was asked for JSON."""
+    return _settings.json
+
+
+def colored(stream: "TextIO") -> bool:
+    """Whether colour makes sense on this stream: the flag, then NO_COLOR, FORCE_COLOR, a tty."""
+    if _settings.color != "auto":
+        return _settings.color == "always"
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR", "0") not in ("", "0"):
+        return True
+    if os.environ.get("TERM") == "dumb":
+        return False
+    try:
+        return stream.isatty()
+    except (AttributeError, ValueError):  # a stand-in, or closed
+        return False
+
+
+def palette(stream: "TextIO") -> Palette:
+    """The colours for this stream."""
+    return Palette(colored(stream))
+
+
+def configure_logging(level: int) -> None:
+    """Sends log records to stderr in the form ``torchx TIME LEVEL MESSAGE``."""
+    on = palette(sys.stderr)
+    blue = "\033[34m" if on.endc else ""
+    logging.basicConfig(
+        level=level,
+        format=f"{blue}torchx{on.endc} {on.gray}%(asctime)s %(levelname)-8s{on.endc} %(message)s",
+        datefmt=DATE_FORMAT,
+    )
+
+
+def out(text: str, end: str = "\n") -> None:
+    """Writes a result to stdout at once."""
+    stdout = sys.stdout
+    stdout.write(text + end)
+    stdout.flush()
+
+
+def out_json(value: object) -> None:
+    """Writes one JSON document and a newline; what JSON does not know becomes text."""
+    import json
+
+    _settings.json_written = True
+    out(json.dumps(value, default=str))
+
+
+def out_table(headers: "Sequence[str]", rows: "Iterable[Sequence[str]]") -> None:
+    """Writes left-aligned columns under dashed headers, two spaces apart."""
+    lines = [list(headers), [], *(list(row) for row in rows)]
+    widths = [max(len(line[i]) for line in lines if line) for i in range(len(headers))]
+    lines[1] = ["-" * width for width in widths]
+    padded = (
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    )
+    out("\n".join(padded))
+
+
+def error_json(kind: str, message: str, hint: str | None = None) -> None:
+    """Writes the JSON form of an error, once, and only where JSON was asked for."""
+    if not _settings.json or _settings.json_written:
+        return
+    error = {"type": kind, "message": message}
+    if hint:
+        error["hint"] = hint
+    out_json({"error": error})
+
+
+def fail(message: str, *, kind: str, hint: str | None = None, code: int = 1) -> "NoReturn":
+    """Reports an error on stderr (and as JSON where asked for) and ends the command."""
+    logger.error("%s", f"{message}\n{hint}" if hint else message)
+    error_json(kind, message, hint)
+    raise SystemExit(code)
+
+
+def close_stdout() -> None:
+    """After its reader has gone: keeps the interpreter from failing on it again at exit."""
+    try:
+        number = sys.stdout.fileno()
+    except (AttributeError, OSError, ValueError):  # a stand-in, or closed
+        return
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(devnull, number)
+    os.close(devnull)

@@ -1,0 +1,160 @@
+"""The parsers: one for the command line, one per command that is filled when it is used."""
+
+import argparse
+import os
+from collections.abc import Mapping, Sequence
+
+from torchx.cli import _output, argparse_util
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
+
+    from torchx.cli.cmd_base import SubCommand
+
+DESCRIPTION = "Launch PyTorch jobs: write a job once, run it anywhere."
+
+EXAMPLES = """\
+examples:
+  torchx run utils.echo --msg hello          run a component on this machine
+  torchx run -s slurm dist.ddp -j 2x8 --script train.py
+  torchx status SCHEDULER://SESSION/APP_ID   the handle that `torchx run` prints
+  torchx COMMAND --help                      arguments and examples of a command"""
+
+
+class HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Keeps the layout of examples; finds the width without importing `shutil`."""
+
+    def __init__(
+        self,
+        prog: str,
+        indent_increment: int = 2,
+        max_help_position: int = 30,
+        width: int | None = None,
+    ) -> None:
+        super().__init__(prog, indent_increment, max_help_position, width or _width())
+
+
+class Parser(argparse.ArgumentParser):
+    """Says in usage errors what was probably meant, and as JSON where that was asked for."""
+
+    def __init__(self, **kwargs: "Any") -> None:  # argparse's own keywords
+        super().__init__(formatter_class=HelpFormatter, **kwargs)
+
+    def error(self, message: str) -> "NoReturn":
+        message += self._suggestion(message)
+        _output.error_json("UsageError", message)
+        self.exit(2, f"{self.format_usage()}{self.prog}: error: {message}\n")
+
+    def _suggestion(self, message: str) -> str:
+        """Looks at the word of argparse's message that was not understood."""
+        head, _, rest = message.partition(":")
+        # argparse has no public list of what was added to a parser
+        known = [name for action in self._actions for name in action.option_strings]
+        from torchx.cli._suggest import did_you_mean
+
+        if head == "unrecognized arguments":
+            words = [word.partition("=")[0] for word in rest.split()]
+            return "".join(did_you_mean(w, known) for w in words if w.startswith("-"))
+        if " invalid choice: " in message:
+            word = rest.partition("'")[2].partition("'")[0]
+            choices = [c for action in self._actions for c in action.choices or ()]
+            return did_you_mean(word, choices)
+        return ""
+
+
+class CommandParser(Parser):
+    """The parser of one command, which adds its arguments when it first parses."""
+
+    def __init__(self, *, cmd_name: str, subcmds: "Mapping[str, SubCommand]", **kw: "Any") -> None:
+        super().__init__(**kw)
+        self.cmd_name = cmd_name
+        self._subcmds = subcmds
+        self._filled = False
+
+    def parse_known_args(  # type: ignore[override]  # argparse declares overloads for Namespace types
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        if not self._filled:
+            self._filled = True
+            self._fill()
+            return self.parse_known_args(args, namespace)  # the command may have replaced it
+        if args is not None and "--json" in args:
+            _output.set_json(True)
+        parsed, extras = super().parse_known_args(args, namespace)
+        if extras:  # argparse would report them with the usage of the root
+            self.error(f"unrecognized arguments: {' '.join(extras)}")
+        return parsed, extras
+
+    def _fill(self) -> None:
+        cmd = self._subcmds[self.cmd_name]
+        cmd.add_arguments(self)
+        argparse_util.apply_config_defaults(self, self.cmd_name)
+        self.set_defaults(func=cmd.run, cmd_parser=self)
+
+
+def create_root(
+    subcmds: "Mapping[str, SubCommand]", help_texts: Mapping[str, str]
+) -> argparse.ArgumentParser:
+    """The root parser with one sub-parser per command, in the order of the mapping."""
+    from torchx.version import __version__
+
+    parser = Parser(prog="torchx", description=DESCRIPTION, epilog=EXAMPLES)
+    parser.add_argument(
+        "--log_level",
+        metavar="LEVEL",
+        default=os.environ.get("LOGLEVEL") or "INFO",
+        help="records to show: DEBUG, INFO, WARNING, ERROR, CRITICAL or a number"
+        " (default: $LOGLEVEL or INFO)",
+    )
+    parser.add_argument(
+        "--color",
+        choices=_output.COLOR_MODES,
+        default="auto",
+        help="colour on terminals (auto), always or never; NO_COLOR and FORCE_COLOR are respected",
+    )
+    parser.add_argument(
+        "--version",
+        action="version",
+        version=f"torchx-{__version__}",
+        help="print the version and exit",
+    )
+    subparsers = parser.add_subparsers(
+        title="commands", metavar="COMMAND", parser_class=CommandParser, prog="torchx"
+    )
+    for name in subcmds:
+        subparsers.add_parser(name, help=help_texts.get(name, ""), cmd_name=name, subcmds=subcmds)
+    return parser
+
+
+def log_level(parser: argparse.ArgumentParser, text: str) -> int:
+    """The level with that name, in any case, or that number; a usage error otherwise."""
+    import logging
+
+    if text.isdigit():
+        return int(text)
+    level = logging.getLevelName(text.upper())
+    if not isinstance(level, int):
+        parser.error(
+            f"argument --log_level: `{text}` is not a log level (also read from $LOGLEVEL);"
+            " choose from DEBUG, INFO, WARNING, ERROR, CRITICAL or a number"
+        )
+    return level
+
+
+def report_config(args: argparse.Namespace) -> None:
+    """Tells about a config file that could not be read or that names unknown options."""
+    parser = getattr(args, "cmd_parser", None)
+    if isinstance(parser, CommandParser):
+        argparse_util.report_config(parser, parser.cmd_name)
+
+
+def _width() -> int:
+    """Columns to use for help, as `shutil.get_terminal_size` tells it."""
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdigit() and int(columns) > 0:
+        return int(columns) - 2
+    try:
+        return os.get_terminal_size(1).columns - 2
+    except (OSError, ValueError):
+        return 78

@@ -1,0 +1,196 @@
+"""Actions for options that may be given once and have their default in ``.torchxconfig``."""
+
+import argparse
+import logging
+from collections.abc import Sequence
+
+from torchx.errors import InvalidInput
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import weakref
+    from typing import Any
+
+logger: logging.Logger = logging.getLogger(__name__)
+
+_TRUE = ("true", "1", "yes", "on")
+_FALSE = ("false", "0", "no", "off")
+
+# keys of a section that are not the name of a flag
+_EXTRA_KEYS = {"run": ("component",)}
+
+# commands that work from the config: for these a broken file is an error, for others a warning
+_NEED_CONFIG = ("run", "list")
+
+
+class ConfigText(str):
+    """A default that comes from a config file, so that an error can say so."""
+
+    __slots__ = ("origin",)
+    origin: str
+
+
+class ArgOnceAction(argparse.Action):
+    """Stores a value; the same option string a second time ends the command with exit code 1."""
+
+    _parse: "weakref.ref[argparse.Namespace] | None" = None
+    _used: set[str]
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: "str | Sequence[Any] | None",
+        option_string: str | None = None,
+    ) -> None:
+        import weakref
+
+        if self._parse is None or self._parse() is not namespace:  # a new parse begins
+            self._parse = weakref.ref(namespace)
+            self._used = set()
+        if option_string in self._used:
+            from torchx.cli import _output
+
+            msg = f"{option_string} is given more than once, give it once"
+            _output.fail(msg, kind="UsageError")
+        self._used.add(option_string or "")
+        setattr(namespace, self.dest, values)
+
+
+class torchxconfig(ArgOnceAction):
+    """Takes its default from key `dest` of the section ``[cli:<subcmd>]``."""
+
+    # read once per process; clients clear it to have the files read again
+    _subcmd_configs: dict[str, dict[str, str]] = {}  # noqa: RUF012  mutable and shared on purpose
+    _errors: dict[str, Exception] = {}  # noqa: RUF012  what could not be read, told when it matters
+
+    def __init__(
+        self,
+        subcmd: str,
+        dest: str,
+        option_strings: Sequence[str],
+        required: bool = False,
+        default: "Any" = None,  # argparse takes any default
+        **kwargs: "Any",  # argparse's own keywords
+    ) -> None:
+        config = self.section(subcmd)
+        if dest in config:
+            default = from_config(subcmd, config[dest])
+        if default:
+            required = False
+        super().__init__(
+            dest=dest, option_strings=option_strings, required=required, default=default, **kwargs
+        )
+
+    @classmethod
+    def section(cls, subcmd: str) -> dict[str, str]:
+        """The section of a command; empty when a file cannot be read, which is told later."""
+        found = torchxconfig._subcmd_configs.get(subcmd)
+        if found is None:
+            from torchx.runner import config
+
+            torchxconfig._errors.pop(subcmd, None)
+            try:
+                found = config.get_configs(prefix="cli", name=subcmd)
+            except Exception as err:  # noqa: BLE001  whatever it is, help and version must work
+                torchxconfig._errors[subcmd] = err
+                return {}
+            torchxconfig._subcmd_configs[subcmd] = found
+        return found
+
+
+class torchxconfig_run(torchxconfig):
+    """`torchxconfig` for ``torchx run``."""
+
+    def __init__(
+        self,
+        dest: str,
+        option_strings: Sequence[str],
+        required: bool = False,
+        default: "Any" = None,  # argparse takes any default
+        **kwargs: "Any",  # argparse's own keywords
+    ) -> None:
+        super().__init__("run", dest, option_strings, required, default, **kwargs)
+
+
+class torchxconfig_list(torchxconfig):
+    """`torchxconfig` for ``torchx list``."""
+
+    def __init__(
+        self,
+        dest: str,
+        option_strings: Sequence[str],
+        required: bool = False,
+        default: "Any" = None,  # argparse takes any default
+        **kwargs: "Any",  # argparse's own keywords
+    ) -> None:
+        super().__init__("list", dest, option_strings, required, default, **kwargs)
+
+
+def from_config(subcmd: str, value: str) -> ConfigText:
+    """The value, which remembers the section it comes from."""
+    text = ConfigText(value)
+    text.origin = f"section [cli:{subcmd}] of .torchxconfig"
+    return text
+
+
+def apply_config_defaults(parser: argparse.ArgumentParser, subcmd: str) -> None:
+    """Makes the section ``[cli:<subcmd>]`` the defaults of the flags of any command."""
+    section = torchxconfig.section(subcmd)
+    if not section:
+        return
+    actions = _flags(parser)
+    for key, value in section.items():
+        action = actions.get(key)
+        if action is None:
+            continue
+        default = _flag_value(action, key, subcmd, value)
+        action.required = False
+        parser.set_defaults(**{key: default})
+
+
+def report_config(parser: argparse.ArgumentParser, subcmd: str) -> None:
+    """Raises or logs what was wrong with the config of the command that now runs."""
+    err = torchxconfig._errors.get(subcmd)
+    if err is not None:
+        if subcmd in _NEED_CONFIG or isinstance(err, InvalidInput):
+            raise err
+        logger.warning("the defaults in .torchxconfig are not used: %s", err)
+    known = [*_flags(parser), *_EXTRA_KEYS.get(subcmd, ())]
+    for key in torchxconfig.section(subcmd):
+        if key not in known:
+            from torchx.cli._suggest import did_you_mean
+
+            logger.warning(
+                "`%s` in section [cli:%s] is not an option of `torchx %s` and is ignored.%s",
+                key,
+                subcmd,
+                subcmd,
+                did_you_mean(key, known),
+            )
+
+
+def _flags(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:
+    """The options of the parser by `dest`; argparse has no public list of them."""
+    return {a.dest: a for a in parser._actions if a.option_strings and a.dest != "help"}
+
+
+def _flag_value(action: argparse.Action, key: str, subcmd: str, value: str) -> "str | bool":
+    """The config's text as a default of the flag; what is wrong with it is told by the command."""
+    if action.nargs != 0:
+        if action.choices is not None and value not in action.choices:
+            _refuse(key, subcmd, value, list(action.choices))
+        return from_config(subcmd, value)
+    word = value.strip().lower()
+    if word not in (*_TRUE, *_FALSE):
+        _refuse(key, subcmd, value, [*_TRUE, *_FALSE])
+    return word in _TRUE
+
+
+def _refuse(key: str, subcmd: str, value: str, allowed: "Sequence[str]") -> None:
+    from torchx.cli._suggest import did_you_mean
+
+    torchxconfig._errors[subcmd] = InvalidInput(
+        f"`{key} = {value}` in section [cli:{subcmd}] of .torchxconfig: write one of"
+        f" {', '.join(allowed)}.{did_you_mean(value, allowed)}"
+    )

@@ -1,0 +1,52 @@
+"""Base classes of sub-commands; plugins subclass them."""
+
+import abc
+import argparse
+from typing import NoReturn
+
+from torchx.cli import _output
+from torchx.runner import Runner, get_runner
+from torchx.specs import parse_app_handle
+
+__all__ = ["AppHandleSubCommand", "SubCommand", "get_runner", "parse_app_handle"]
+
+
+class SubCommand(abc.ABC):
+    """One command of ``torchx``. Registered under the entry-point group ``torchx.cli.cmds``."""
+
+    @abc.abstractmethod
+    def add_arguments(self, subparser: argparse.ArgumentParser) -> None:
+        """Adds the command's arguments to its parser."""
+
+    @abc.abstractmethod
+    def run(self, args: argparse.Namespace) -> None:
+        """Runs the command."""
+
+
+class AppHandleSubCommand(SubCommand):
+    """A command about one app, with a runner that is closed afterwards."""
+
+    def add_arguments(self, subparser: argparse.ArgumentParser) -> None:
+        subparser.add_argument(
+            "app_handle",
+            type=str,
+            metavar="APP_HANDLE",
+            help="handle of the app, SCHEDULER://SESSION/APP_ID",
+        )
+
+    def run(self, args: argparse.Namespace) -> None:
+        with get_runner() as runner:
+            self.run_with_runner(args, runner)
+
+    @abc.abstractmethod
+    def run_with_runner(self, args: argparse.Namespace, runner: Runner) -> None:
+        """Runs the command; the runner is closed afterwards."""
+
+    def exit_missing_app(self, app_handle: str) -> NoReturn:
+        """Ends the command: the scheduler does not know the app."""
+        scheduler, _, app_id = parse_app_handle(app_handle)
+        _output.fail(
+            f"app `{app_id}` does not exist on scheduler `{scheduler}`, or has been purged from it",
+            kind="UnknownAppException",
+            hint=f"`torchx list -s {scheduler}` shows the apps it knows",
+        )

@@ -1,0 +1,144 @@
+"""``torchx configure``: a ``.torchxconfig`` to fill in."""
+
+import argparse
+import io
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from torchx.cli import _arguments, _output
+from torchx.cli.cmd_base import SubCommand
+from torchx.runner import config
+from torchx.schedulers import get_scheduler_factories
+
+EPILOG = """\
+examples:
+  torchx configure -s slurm            required options of one scheduler, to ./.torchxconfig
+  torchx configure -s local_cwd -a     optional ones as well, with their defaults
+  torchx configure --print             to the terminal"""
+
+
+class CmdConfigure(SubCommand):
+    """Writes the options of schedulers to ``./.torchxconfig``."""
+
+    def add_arguments(self, subparser: argparse.ArgumentParser) -> None:
+        subparser.description = (
+            "Write the options of schedulers to ./.torchxconfig, one section each."
+            " Sections of other schedulers stay as they are."
+        )
+        subparser.epilog = EPILOG
+        subparser.add_argument(
+            "-s",
+            "--schedulers",
+            type=str,
+            default="",
+            metavar="NAME[,...]",
+            help="only these schedulers (default: all)",
+        )
+        subparser.add_argument("--print", action="store_true", help="write to stdout, no file")
+        subparser.add_argument(
+            "-a", "--all", action="store_true", help="optional options too, with their defaults"
+        )
+        subparser.add_argument(
+            "--force", action="store_true", help="replace sections that the file already has"
+        )
+        _arguments.add_json(subparser)
+
+    def run(self, args: argparse.Namespace) -> None:
+        names = _scheduler_names(args.schedulers)
+        rendered = io.StringIO()
+        config.dump(rendered, names, required_only=not args.all)
+        text = rendered.getvalue()
+        if args.print:
+            if args.json:
+                _output.out_json({"path": None, "text": text})
+            else:
+                _output.out(text, end="")
+            return
+        path = Path(config.CONFIG_FILE).absolute()
+        sections = _sections(text)
+        _write(path, _merged(path, sections, args.force))
+        if args.json:
+            _output.out_json({"path": str(path), "schedulers": [name for name, _ in sections]})
+        else:
+            _output.logger.info("wrote `%s`", path)
+
+
+def _scheduler_names(text: str) -> list[str] | None:
+    """The schedulers named in the argument; `None` for all of them."""
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    valid = list(get_scheduler_factories())
+    for name in names:
+        if name not in valid:
+            from torchx.cli._suggest import did_you_mean
+
+            _output.fail(
+                f"`{name}` is not a registered scheduler. Valid scheduler names:"
+                f" {', '.join(valid)}.{did_you_mean(name, valid)}",
+                kind="UnknownSchedulerException",
+            )
+    return names or None
+
+
+def _merged(path: Path, new: list[tuple[str, str]], force: bool) -> str:
+    """The text for the file: what it has, then the new sections, or these in place of old ones."""
+    try:
+        old_text = path.read_text()
+    except FileNotFoundError:
+        return _joined(text for _, text in new)
+    preamble, old = _preamble(old_text), _sections(old_text)
+    replaced = {name for name, _ in old} & {name for name, _ in new}
+    if replaced and not force:
+        _output.fail(
+            f"`{path}` already has {', '.join(f'[{name}]' for name in sorted(replaced))},"
+            " nothing was written",
+            kind="FileExistsError",
+            hint="use --force to replace these sections, or --print to see the new ones",
+        )
+    kept = [preamble, *(text for name, text in old if name not in replaced)]
+    return _joined([*kept, *(text for _, text in new)])
+
+
+def _joined(blocks: Iterable[str]) -> str:
+    texts = [text.strip("\n") for text in blocks]
+    return "\n\n".join(text for text in texts if text) + "\n"
+
+
+def _preamble(text: str) -> str:
+    """What stands before the first section."""
+    lines = text.splitlines(keepends=True)
+    first = next((i for i, line in enumerate(lines) if _section_name(line)), len(lines))
+    return "".join(lines[:first])
+
+
+def _sections(text: str) -> list[tuple[str, str]]:
+    """Name and text of each section, comments included."""
+    found: list[tuple[str, list[str]]] = []
+    for line in text.splitlines(keepends=True):
+        name = _section_name(line)
+        if name:
+            found.append((name, []))
+        if found:
+            found[-1][1].append(line)
+    return [(name, "".join(lines)) for name, lines in found]
+
+
+def _section_name(line: str) -> str | None:
+    """The name in a line such as ``[slurm]``."""
+    if not line.startswith("["):
+        return None
+    name, closed, _ = line[1:].partition("]")
+    return name if closed else None
+
+
+def _write(path: Path, text: str) -> None:
+    """Replaces the file in one step, through links and with the permissions it had."""
+    target = path.resolve()
+    scratch = target.with_name(f"{target.name}.{os.getpid()}.tmp")
+    try:
+        scratch.write_text(text)
+        if target.exists():
+            scratch.chmod(target.stat().st_mode & 0o777)
+        scratch.replace(target)
+    finally:
+        scratch.unlink(missing_ok=True)

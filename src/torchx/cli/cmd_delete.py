@@ -1,0 +1,39 @@
+"""``torchx delete``: removes an app from its scheduler."""
+
+import argparse
+
+from torchx.cli import _arguments, _output
+from torchx.cli.cmd_base import AppHandleSubCommand
+from torchx.cli.cmd_cancel import outcome_json, state_of
+from torchx.runner import Runner
+
+EPILOG = """\
+examples:
+  torchx delete local_cwd://torchx/train-x1"""
+
+
+class CmdDelete(AppHandleSubCommand):
+    """Deletes an app; an unknown app is no error."""
+
+    def add_arguments(self, subparser: argparse.ArgumentParser) -> None:
+        subparser.description = (
+            "Delete an app from its scheduler; one that runs is cancelled first."
+            " Schedulers that keep no definitions only cancel."
+        )
+        subparser.epilog = EPILOG
+        super().add_arguments(subparser)
+        _arguments.add_json(subparser)
+
+    def run_with_runner(self, args: argparse.Namespace, runner: Runner) -> None:
+        handle = args.app_handle
+        before = state_of(runner, handle)
+        runner.delete(handle)
+        after = state_of(runner, handle)
+        if before is None:
+            _output.logger.info("app `%s` was not found", handle)
+        elif after is None:
+            _output.logger.info("app `%s` is deleted", handle)
+        else:
+            _output.logger.info("app `%s` is being deleted, it is %s", handle, after)
+        if args.json:
+            _output.out_json(outcome_json(handle, after))

@@ -1,0 +1,38 @@
+"""``torchx describe``: the definition of an app."""
+
+import argparse
+import dataclasses
+
+from torchx.cli import _arguments, _output, _secrets
+from torchx.cli.cmd_base import AppHandleSubCommand
+from torchx.runner import Runner
+
+EPILOG = """\
+examples:
+  torchx describe local_cwd://torchx/train-x1
+  torchx describe --json HANDLE"""
+
+
+class CmdDescribe(AppHandleSubCommand):
+    """Prints the definition of an app as its scheduler knows it."""
+
+    def add_arguments(self, subparser: argparse.ArgumentParser) -> None:
+        subparser.description = "Show the definition of an app as its scheduler knows it."
+        subparser.epilog = EPILOG
+        super().add_arguments(subparser)
+        _secrets.add_show_secrets(subparser)
+        _arguments.add_json(subparser)
+
+    def run_with_runner(self, args: argparse.Namespace, runner: Runner) -> None:
+        app = runner.describe(args.app_handle)
+        if app is None:
+            self.exit_missing_app(args.app_handle)
+        described = dataclasses.asdict(app)
+        if not args.show_secrets:
+            described = _secrets.mask_app(described)
+        if args.json:
+            _output.out_json(described)
+            return
+        from pprint import pformat
+
+        _output.out(pformat(described, indent=2, width=80))

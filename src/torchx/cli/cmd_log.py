@@ -1,0 +1,438 @@
+"""``torchx log``: the output of an app's replicas."""
+
+import argparse
+import queue
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TextIO
+
+from torchx.cli import _arguments, _output
+from torchx.cli._log_printer import LogPrinter
+from torchx.cli._log_printer import prefix_line as _prefix_line
+from torchx.cli._log_query import (
+    ID_FORMAT,
+    LogQuery,
+    LogTarget,
+    parse_count,
+    parse_identifier,
+    parse_regex,
+    parse_time,
+)
+from torchx.cli.cmd_base import SubCommand
+from torchx.errors import UnsupportedRequest
+from torchx.runner import Runner, get_runner
+from torchx.schedulers.api import LogBlock, LogReport, Stream, split_lines
+from torchx.specs import (
+    AppDef,
+    UnknownAppException,
+    UnknownSchedulerException,
+)
+from torchx.specs.api import is_started
+from torchx.util.colors import ENDC, GREEN
+
+__all__ = [
+    "ENDC",
+    "GREEN",
+    "ID_FORMAT",
+    "CmdLog",
+    "_prefix_line",
+    "find_role_replicas",
+    "get_logs",
+    "get_runner",
+    "print_log_lines",
+    "validate",
+]
+
+EPILOG = f"""\
+IDENTIFIER is {ID_FORMAT}, or a handle followed by ROLE[/IDS]
+
+examples:
+  torchx log -t local_cwd://torchx/train-x1       follow all replicas to the end
+  torchx log HANDLE/trainer/0,3                   two replicas of a role
+  torchx log HANDLE trainer/0 --tail-lines 20
+  torchx log HANDLE --since 10m --regex Error
+  torchx log --verify HANDLE                      is every line there?"""
+
+_FIRST_POLL_S = 0.05
+_LAST_POLL_S = 1.0
+
+_Replicas = Sequence[tuple[str, int]]
+
+
+class CmdLog(SubCommand):
+    """Prints log lines, each with its role and replica in front."""
+
+    def add_arguments(self, subparser: argparse.ArgumentParser) -> None:
+        subparser.description = "Print the logs of an app, its roles or its replicas."
+        subparser.epilog = EPILOG
+        add = subparser.add_argument
+        add("identifier", type=str, metavar="IDENTIFIER", help="whose logs, see below")
+        add("role", type=str, nargs="?", metavar="ROLE[/IDS]", help="if not in IDENTIFIER")
+        add("--regex", type=parse_regex, help="only lines in which this is found")
+        add("-t", "--tail", action="store_true", help="follow the logs until the app ends")
+        add(
+            "--streams",
+            type=str,
+            choices=[stream.value for stream in Stream],
+            help="stdout, stderr or combined (default: what the scheduler has)",
+        )
+        time_help = "an age (10m, 2h) or a date and time (2030-01-31T12:00:00Z)"
+        add("--since", type=parse_time, metavar="TIME", help=f"only later lines: {time_help}")
+        add("--until", type=parse_time, metavar="TIME", help="only earlier lines")
+        add("--tail-lines", type=parse_count, metavar="N", help="only the last N of each replica")
+        add("--attempt", type=parse_count, metavar="N", help="only attempt N, 0 is the first")
+        add("--verify", action="store_true", help="report whether lines are missing; then exit 1")
+        _arguments.add_json(subparser)
+
+    def run(self, args: argparse.Namespace) -> None:
+        target = _target(args.identifier, args.role)
+        if args.verify:
+            with get_runner() as runner:
+                _verify(runner, target, args.json)
+            return
+        query = LogQuery(
+            regex=args.regex,
+            should_tail=args.tail,
+            streams=Stream(args.streams) if args.streams else None,
+            since=args.since,
+            until=args.until,
+            tail_lines=args.tail_lines,
+            attempt=args.attempt,
+        )
+        with get_runner() as runner:
+            found = _print_logs(LogPrinter(sys.stdout, args.json), runner, target, query)
+        if not found:
+            _output.error_json(
+                "UnknownAppException", f"app `{target.app_id}` not found on `{target.scheduler}`"
+            )
+            raise SystemExit(1)
+
+
+def validate(job_identifier: str) -> None:
+    """Ends the process when the text is not of the form `ID_FORMAT`."""
+    if parse_identifier(job_identifier) is None:
+        _output.fail(
+            f"`{job_identifier}` is not of the form {ID_FORMAT}", kind="MalformedLogIdentifier"
+        )
+
+
+def get_logs(
+    file: TextIO,
+    identifier: str,
+    regex: str | None,
+    should_tail: bool = False,
+    runner: Runner | None = None,
+    streams: Stream | None = None,
+) -> None:
+    """Writes the logs that the identifier names; waits for the app to start.
+
+    Raises:
+        SystemExit: if the identifier is malformed or names no role of the app.
+    """
+    validate(identifier)
+    target = _target(identifier, None)
+    query = LogQuery(regex=regex, should_tail=should_tail, streams=streams)
+    printer = LogPrinter(file)
+    if runner is not None:
+        _print_logs(printer, runner, target, query)
+        return
+    with get_runner() as own:
+        _print_logs(printer, own, target, query)
+
+
+def stream_logs(file: TextIO, runner: Runner, app_handle: str) -> None:
+    """Follows all replicas of an app that has just been submitted, until it ends."""
+    printer = LogPrinter(file)
+    query = LogQuery(should_tail=True)
+    blocks = _merged_blocks(runner, app_handle, None, query)
+    try:
+        if blocks is not None:
+            _write_blocks(printer, blocks)
+        else:
+            validate(app_handle)
+            _print_logs(printer, runner, _target(app_handle, None), query)
+    finally:
+        printer.finish()
+
+
+def find_role_replicas(app: AppDef, role_name: str | None) -> list[tuple[str, int]]:
+    """Role and number of every replica, or of those of one role."""
+    return [
+        (role.name, replica)
+        for role in app.roles
+        if role_name is None or role.name == role_name
+        for replica in range(role.num_replicas)
+    ]
+
+
+def print_log_lines(
+    file: TextIO,
+    runner: Runner,
+    app_handle: str,
+    role_name: str,
+    replica_id: int,
+    regex: str | None,
+    should_tail: bool,
+    exceptions: "queue.Queue[Exception]",
+    streams: Stream | None,
+) -> None:
+    """Writes the lines of one replica; a failure is put on the queue and raised."""
+    query = LogQuery(regex=regex, should_tail=should_tail, streams=streams)
+    lines = _replica_reader(runner, app_handle, role_name, replica_id, query)
+    _print_replica(LogPrinter(file), lines, query, exceptions)
+
+
+def _target(identifier: str, role: str | None) -> LogTarget:
+    if role:
+        identifier = f"{identifier.rstrip('/')}/{role}"
+    validate(identifier)
+    target = parse_identifier(identifier)
+    assert target is not None  # `validate` has ended the command otherwise
+    return target
+
+
+def _print_logs(printer: LogPrinter, runner: Runner, target: LogTarget, query: LogQuery) -> bool:
+    """Writes the lines; False when the scheduler does not know the app."""
+    if target.ids:
+        replicas: _Replicas = [(str(target.role), number) for number in target.ids]
+    else:
+        app = _started_app(runner, target)
+        if app is None:
+            _output.logger.warning("app `%s` not found on `%s`", target.app_id, target.scheduler)
+            return False
+        replicas = _replicas_of(app, target)
+    blocks = _merged_blocks(runner, target.handle, replicas, query)
+    if blocks is None:
+        _print_by_replica(printer, runner, target.handle, replicas, query)
+    else:
+        _write_blocks(printer, blocks)
+    return True
+
+
+def _started_app(runner: Runner, target: LogTarget) -> AppDef | None:
+    """The app, once it has started; `None` if there is no such app."""
+    pause_s = _FIRST_POLL_S
+    told = False
+    while True:
+        status = runner.status(target.handle)
+        if status is None:
+            return None
+        if is_started(status.state):
+            return runner.describe(target.handle)
+        if not told:
+            told = True
+            _output.logger.info("Waiting for app `%s` to start: %s", target.app_id, status.state)
+        time.sleep(pause_s)
+        pause_s = min(pause_s * 2, _LAST_POLL_S)
+
+
+def _replicas_of(app: AppDef, target: LogTarget) -> _Replicas:
+    """The replicas asked for; ends the command when the app has no such role."""
+    replicas = find_role_replicas(app, target.role)
+    if target.role is not None and not replicas:
+        from torchx.cli._suggest import did_you_mean
+
+        role, names = target.role, [role.name for role in app.roles]
+        where = f"{target.scheduler}://{target.app_id}"
+        candidates = [f"{i}: {where}/{name}" for i, name in enumerate(names)]
+        _output.fail(
+            f"app `{target.app_id}` has no role `{role}`.{did_you_mean(role, names)}",
+            kind="UnknownRole",
+            hint="\n  ".join(["choose one of:", *candidates]),
+        )
+    return replicas
+
+
+def _merged_blocks(
+    runner: Runner, handle: str, replicas: _Replicas | None, query: LogQuery
+) -> Iterator[LogBlock] | None:
+    """All replicas in the order of time; `None` where only single ones can be read."""
+
+    def read(should_tail: bool) -> Iterator[LogBlock]:
+        return runner.log_blocks(
+            handle,
+            replicas,
+            regex=query.regex,
+            since=query.since,
+            until=query.until,
+            should_tail=should_tail,
+            streams=query.streams,
+            attempt=query.attempt,
+        )
+
+    if not hasattr(runner, "log_blocks"):
+        return None
+    tail_first = query.should_tail and query.tail_lines is None
+    try:
+        blocks = read(tail_first)
+    except (UnsupportedRequest, UnknownAppException, UnknownSchedulerException):
+        return None  # the reader of single replicas tells what is wrong, if anything is
+    if not isinstance(blocks, Iterator):  # a stand-in for the runner
+        return None
+    if query.tail_lines is None:
+        return blocks
+    return _last_lines(blocks, query.tail_lines, read if query.should_tail else None)
+
+
+def _last_lines(
+    blocks: Iterable[LogBlock],
+    count: int,
+    follow: Callable[[bool], Iterable[LogBlock]] | None,
+) -> Iterator[LogBlock]:
+    """The last lines of each replica in their order, then those that are written later."""
+    kept: dict[tuple[str, int], deque[tuple[int, LogBlock]]] = {}
+    seen: dict[tuple[str, int, int], int] = {}
+    number = 0
+    for block in blocks:
+        last = kept.setdefault((block.role, block.replica), deque(maxlen=count))
+        attempt = (block.role, block.replica, block.attempt)
+        for line in split_lines(block.text):
+            number += 1
+            seen[attempt] = seen.get(attempt, 0) + 1
+            last.append((number, LogBlock(block.role, block.replica, block.attempt, line)))
+    numbered = [entry for last in kept.values() for entry in last]
+    yield from (block for _, block in sorted(numbered, key=lambda entry: entry[0]))
+    if follow is None:
+        return
+    for block in follow(True):
+        attempt = (block.role, block.replica, block.attempt)
+        skip = seen.get(attempt, 0)
+        if not skip:
+            yield block
+            continue
+        lines = split_lines(block.text)
+        seen[attempt] = max(0, skip - len(lines))
+        if len(lines) > skip:
+            yield LogBlock(block.role, block.replica, block.attempt, "".join(lines[skip:]))
+
+
+def _write_blocks(printer: LogPrinter, blocks: Iterable[LogBlock]) -> None:
+    try:
+        for block in blocks:
+            printer.write(block.role, block.replica, block.attempt, block.text)
+    except BrokenPipeError:
+        printer.abandon()
+
+
+def _print_by_replica(
+    printer: LogPrinter, runner: Runner, handle: str, replicas: _Replicas, query: LogQuery
+) -> None:
+    """Reads every replica in a thread of its own; the first failure is raised, others logged."""
+    if query.attempt is not None:
+        msg = "the scheduler does not keep logs per attempt, leave out --attempt"
+        raise UnsupportedRequest(msg)
+    exceptions: queue.Queue[Exception] = queue.Queue()
+
+    def work(role: str, replica: int) -> None:
+        read = _replica_reader(runner, handle, role, replica, query)
+        try:
+            _print_replica(printer, read, query, exceptions)
+        except Exception as err:  # noqa: BLE001  it is on the queue; a thread would print a traceback
+            _output.logger.debug("reading %s/%d ended", role, replica, exc_info=err)
+
+    threads = [
+        threading.Thread(target=work, args=replica, name=f"log-{replica}", daemon=True)
+        for replica in replicas
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    _raise_first(exceptions)
+
+
+def _raise_first(exceptions: "queue.Queue[Exception]") -> None:
+    errors = []
+    while not exceptions.empty():
+        errors.append(exceptions.get())
+    for err in errors[1:]:
+        _output.logger.error("%s", err)
+    if errors:
+        raise errors[0]
+
+
+def _replica_reader(
+    runner: Runner, handle: str, role: str, replica: int, query: LogQuery
+) -> Callable[[bool], Iterable[LogBlock]]:
+    """A function that reads the lines of one replica from their beginning."""
+    times = {"since": query.since, "until": query.until}
+
+    def read(should_tail: bool) -> Iterable[LogBlock]:
+        lines = runner.log_lines(
+            handle,
+            role,
+            replica,
+            query.regex,
+            should_tail=should_tail,
+            streams=query.streams,
+            **{key: value for key, value in times.items() if value is not None},
+        )
+        return (LogBlock(role, replica, 0, line) for line in lines)
+
+    return read
+
+
+def _print_replica(
+    printer: LogPrinter,
+    read: Callable[[bool], Iterable[LogBlock]],
+    query: LogQuery,
+    exceptions: "queue.Queue[Exception]",
+) -> None:
+    try:
+        if query.tail_lines is None:
+            blocks = read(query.should_tail)
+        else:
+            follow = read if query.should_tail else None
+            blocks = _last_lines(read(False), query.tail_lines, follow)
+        for block in blocks:
+            printer.write(block.role, block.replica, None, block.text)
+    except BrokenPipeError:
+        printer.abandon()
+    except Exception as err:
+        exceptions.put(err)
+        raise
+
+
+def _verify(runner: Runner, target: LogTarget, as_json: bool) -> None:
+    """Reports lines and bytes of every log; ends with 1 when something is missing."""
+    replicas = [(str(target.role), number) for number in target.ids] or None
+    reports = [
+        report
+        for report in runner.verify_logs(target.handle, replicas)
+        if target.role in (None, report.role)
+    ]
+    if as_json:
+        _output.out_json([_report_json(report) for report in reports])
+    else:
+        headers = ["REPLICA", "ATTEMPT", "STREAM", "LINES", "BYTES", "COMPLETE", "PROBLEM"]
+        _output.out_table(headers, [_report_row(report) for report in reports])
+    if not all(report.complete for report in reports):
+        raise SystemExit(1)
+
+
+def _report_json(report: LogReport) -> dict[str, object]:
+    return {
+        "role": report.role,
+        "replica": report.replica,
+        "attempt": report.attempt,
+        "stream": Stream(report.stream).value,
+        "lines": report.lines,
+        "bytes": report.bytes,
+        "complete": report.complete,
+        "problem": report.problem,
+    }
+
+
+def _report_row(report: LogReport) -> list[str]:
+    return [
+        f"{report.role}/{report.replica}",
+        str(report.attempt),
+        Stream(report.stream).value,
+        str(report.lines),
+        str(report.bytes),
+        "yes" if report.complete else "NO",
+        report.problem or "",
+    ]

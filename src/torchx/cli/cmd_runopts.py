@@ -1,0 +1,89 @@
+"""``torchx runopts``: the options of the schedulers."""
+
+import argparse
+import sys
+
+from torchx.cli import _arguments, _output
+from torchx.cli.cmd_base import SubCommand
+from torchx.runner import Runner, get_runner
+from torchx.specs import get_type_name, runopts
+
+EPILOG = """\
+examples:
+  torchx runopts              options of every scheduler
+  torchx runopts local_cwd    options of one, for `torchx run -s local_cwd -cfg KEY=VALUE`"""
+
+
+class CmdRunopts(SubCommand):
+    """Prints what ``-cfg`` takes."""
+
+    def add_arguments(self, subparser: argparse.ArgumentParser) -> None:
+        subparser.description = "Show the options of the schedulers."
+        subparser.epilog = EPILOG
+        subparser.add_argument(
+            "scheduler",
+            type=str,
+            nargs="?",
+            metavar="SCHEDULER",
+            help="only this scheduler (default: all)",
+        )
+        _arguments.add_json(subparser)
+
+    def run(self, args: argparse.Namespace) -> None:
+        with get_runner() as runner:
+            names = runner.scheduler_backends()
+            if args.scheduler:
+                _check_known(args.scheduler, names)
+                names = [args.scheduler]
+            if args.json:
+                _output.out_json({name: _options_json(runner, name) for name in names})
+                return
+            for name in names:
+                _print_options(runner, name)
+
+
+def _check_known(scheduler: str, names: list[str]) -> None:
+    if scheduler in names:
+        return
+    from torchx.cli._suggest import did_you_mean
+
+    _output.fail(
+        f"unknown scheduler `{scheduler}`, choose from {', '.join(names)}."
+        + did_you_mean(scheduler, names),
+        kind="UnknownSchedulerException",
+        code=2,
+    )
+
+
+def _print_options(runner: Runner, name: str) -> None:
+    on = _output.palette(sys.stdout)
+    opts = _options(runner, name)
+    if isinstance(opts, Exception):
+        _output.out(f"{name}: {opts}\n")
+    else:
+        _output.out(f"{on.green}{name}{on.endc}:\n{opts!r}\n")
+
+
+def _options_json(runner: Runner, name: str) -> dict[str, object]:
+    opts = _options(runner, name)
+    if isinstance(opts, Exception):
+        return {"error": {"type": type(opts).__name__, "message": str(opts)}}
+    described = [
+        {
+            "name": key,
+            "type": get_type_name(opt.opt_type) if opt.opt_type else None,
+            "required": opt.is_required,
+            "default": opt.default,
+            "help": opt.help,
+        }
+        for key, opt in opts
+    ]
+    return {"options": described}
+
+
+def _options(runner: Runner, name: str) -> runopts | Exception:
+    """The options, or what kept the scheduler from telling them."""
+    try:
+        return runner.scheduler_run_opts(name)
+    except Exception as err:  # noqa: BLE001  a scheduler that cannot be made must not hide the others
+        return err

@@ -1,0 +1,87 @@
+"""``torchx status``: the state of an app."""
+
+import argparse
+
+from torchx.cli import _arguments, _output
+from torchx.cli.cmd_base import AppHandleSubCommand, parse_app_handle
+from torchx.runner import Runner
+from torchx.specs import AppState, AppStatus
+
+EPILOG = """\
+examples:
+  torchx status local_cwd://torchx/train-x1
+  torchx status --json --roles trainer HANDLE
+  torchx status --wait --exit-status HANDLE    for scripts: 1 if the app did not succeed"""
+
+
+def parse_list_arg(arg: str) -> list[str] | None:
+    """The names in a comma-separated list; `None`, for all, when there are none."""
+    return arg.split(",") if arg else None
+
+
+class CmdStatus(AppHandleSubCommand):
+    """Prints the state of an app and of its replicas."""
+
+    def add_arguments(self, subparser: argparse.ArgumentParser) -> None:
+        subparser.description = "Show the state of an app and of its replicas."
+        subparser.epilog = EPILOG
+        super().add_arguments(subparser)
+        subparser.add_argument(
+            "--roles",
+            type=str,
+            default="",
+            metavar="ROLE[,...]",
+            help="only the replicas of these roles (default: all)",
+        )
+        subparser.add_argument(
+            "--wait", action="store_true", help="return when the app has come to its end"
+        )
+        subparser.add_argument(
+            "--exit-status",
+            action="store_true",
+            help="exit with 1 if the app failed or was cancelled",
+        )
+        _arguments.add_json(subparser)
+
+    def run_with_runner(self, args: argparse.Namespace, runner: Runner) -> None:
+        handle = args.app_handle
+        status = runner.wait(handle, wait_interval=1) if args.wait else runner.status(handle)
+        if status is None:
+            self.exit_missing_app(handle)
+        roles = parse_list_arg(args.roles)
+        _warn_unknown_roles(status, roles)
+        if args.json:
+            _output.out_json(_status_json(status, roles, handle))
+        else:
+            _output.out(status.format(roles))
+        if args.exit_status and status.state in (AppState.FAILED, AppState.CANCELLED):
+            raise SystemExit(1)
+
+
+def _status_json(status: AppStatus, roles: list[str] | None, handle: str) -> dict[str, object]:
+    scheduler, _, app_id = parse_app_handle(handle)
+    described = status.to_json(roles)
+    for role in described["roles"]:
+        for replica in role["replicas"]:
+            replica["state_name"] = AppState(replica["state"]).name
+    return {
+        **described,
+        "handle": handle,
+        "app_id": app_id,
+        "scheduler": scheduler,
+        "ui_url": status.ui_url,
+    }
+
+
+def _warn_unknown_roles(status: AppStatus, roles: list[str] | None) -> None:
+    known = [role.role for role in status.roles]
+    for name in roles or ():
+        if known and name not in known:
+            from torchx.cli._suggest import did_you_mean
+
+            _output.logger.warning(
+                "the app has no role `%s`, it has: %s.%s",
+                name,
+                ", ".join(known),
+                did_you_mean(name, known),
+            )

@@ -1,0 +1,204 @@
+"""The command line's entry point: a table of commands, and one place for exit codes.
+
+Only the command that runs is imported, and ``--version`` is answered before anything else is.
+Exit codes: 0 fine, 1 torchx or the app failed, 2 usage, 130 Ctrl-C, 143 terminated.
+"""
+
+import sys
+from collections.abc import Callable, ItemsView, Iterator, ValuesView
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from typing import Any, NoReturn
+
+    from torchx.cli.cmd_base import SubCommand
+
+GROUP = "torchx.cli.cmds"
+
+# name -> (module:class, one line for `torchx --help`)
+COMMANDS: dict[str, tuple[str, str]] = {
+    "builtins": ("torchx.cli.cmd_builtins:CmdBuiltins", "list the components that come along"),
+    "cancel": ("torchx.cli.cmd_cancel:CmdCancel", "cancel an app"),
+    "configure": ("torchx.cli.cmd_configure:CmdConfigure", "write a .torchxconfig to fill in"),
+    "delete": ("torchx.cli.cmd_delete:CmdDelete", "delete an app from its scheduler"),
+    "describe": ("torchx.cli.cmd_describe:CmdDescribe", "show the definition of an app"),
+    "list": ("torchx.cli.cmd_list:CmdList", "list the apps of a scheduler"),
+    "log": ("torchx.cli.cmd_log:CmdLog", "print the logs of an app"),
+    "run": ("torchx.cli.cmd_run:CmdRun", "run a component as an app"),
+    "runopts": ("torchx.cli.cmd_runopts:CmdRunopts", "show the options of the schedulers"),
+    "status": ("torchx.cli.cmd_status:CmdStatus", "show the state of an app"),
+}
+
+
+class _SubCommands(dict[str, "Any"]):  # values: a loader, replaced by its SubCommand when read
+    """Sub-commands by name; each is imported when it is read, a broken one breaks no other."""
+
+    def __getitem__(self, name: str) -> "SubCommand":
+        value = super().__getitem__(name)
+        if isinstance(value, _Loader):
+            value = value.load(name)
+            self[name] = value
+        return value  # type: ignore[no-any-return]  # a loader has been replaced by now
+
+    def __iter__(self) -> Iterator[str]:  # makes `dict(...)` and `{**...}` read through us
+        return super().__iter__()
+
+    def get(self, name: str, default: "Any" = None) -> "Any":
+        return self[name] if name in self else default  # noqa: SIM401  `dict.get` is this method
+
+    # dict declares view types of its own that cannot be named
+    def values(self) -> ValuesView["SubCommand"]:  # type: ignore[override]  # see above
+        return self._loaded().values()
+
+    def items(self) -> ItemsView[str, "SubCommand"]:  # type: ignore[override]  # see above
+        return self._loaded().items()
+
+    def _loaded(self) -> dict[str, "SubCommand"]:
+        """Every command that can be loaded; the others are named in a warning."""
+        loaded = {}
+        for name in self:
+            try:
+                loaded[name] = self[name]
+            except Exception as err:  # noqa: BLE001  a plugin may fail in any way
+                _warn("skipped the command `%s`: %s", name, err)
+        return loaded
+
+
+class _Loader:
+    """How to make one command."""
+
+    def __init__(self, make: Callable[[], object]) -> None:
+        self._make = make
+
+    def load(self, name: str) -> "SubCommand":
+        from torchx.cli.cmd_base import SubCommand
+
+        made = self._make()
+        if not isinstance(made, SubCommand):
+            msg = (
+                f"the entry point `{name}` of group `{GROUP}` gives a `{type(made).__name__}`,"
+                " it must be a SubCommand class or a function that makes one"
+            )
+            raise AssertionError(msg)
+        return made
+
+
+def load_group(group: str) -> dict[str, Callable[[], object]]:
+    """The entry points of a group by name; replaced in tests."""
+    from torchx.util import entrypoints
+
+    return entrypoints.load_group(group)
+
+
+def get_default_sub_cmds() -> dict[str, "SubCommand"]:
+    """New instances of the commands that come with torchx, in the order help shows them."""
+    return _SubCommands((name, _Loader(_maker(target))) for name, (target, _) in COMMANDS.items())
+
+
+def get_sub_cmds() -> dict[str, "SubCommand"]:
+    """The built-in commands, replaced and extended by the entry points of plugins."""
+    cmds = get_default_sub_cmds()
+    try:
+        plugins = load_group(GROUP)
+    except Exception as err:  # noqa: BLE001  a broken installation must not take torchx along
+        _warn("commands of plugins are not available: %s", err)
+        plugins = {}
+    loaders: dict[str, Any] = {name: _Loader(make) for name, make in (plugins or {}).items()}
+    cmds.update(loaders)
+    return cmds
+
+
+def create_parser(subcmds: dict[str, "SubCommand"]) -> "argparse.ArgumentParser":
+    """The parser of the whole command line; a command's own arguments are added on first use."""
+    from torchx.cli import _parser
+
+    return _parser.create_root(subcmds, {name: text for name, (_, text) in COMMANDS.items()})
+
+
+def run_main(subcmds: dict[str, "SubCommand"], argv: list[str] | None = None) -> None:
+    """Runs the command line; whatever goes wrong ends in `SystemExit` with the exit code."""
+    from torchx.cli import _output
+
+    _output.reset()
+    try:
+        _dispatch(subcmds, sys.argv[1:] if argv is None else list(argv))
+    except SystemExit as err:
+        if err.code not in (None, 0):
+            _output.error_json("UsageError", *_usage_message(err))
+        raise
+    except BrokenPipeError:
+        _output.close_stdout()
+    except (Exception, KeyboardInterrupt) as err:  # noqa: BLE001  the one place for exit codes
+        _exit(err)
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Runs ``torchx`` with the arguments, by default those of the process."""
+    if argv is None:
+        argv = sys.argv[1:]
+    if list(argv) == ["--version"]:
+        from torchx.version import __version__
+
+        sys.stdout.write(f"torchx-{__version__}\n")
+        raise SystemExit(0)
+    run_main(get_sub_cmds(), argv)
+
+
+def _dispatch(subcmds: dict[str, "SubCommand"], argv: list[str]) -> None:
+    from torchx.cli import _output, _parser
+
+    parser = create_parser(subcmds)
+    if next((word for word in argv if word in subcmds), None) != "run":
+        _output.set_json("--json" in argv)  # of `run`, the part before the component counts
+    args = parser.parse_args(argv)
+    level = _parser.log_level(parser, args.log_level)
+    _output.set_color(args.color)
+    _output.set_json(bool(getattr(args, "json", False)))
+    _output.configure_logging(level)
+    if not hasattr(args, "func"):
+        _output.out(parser.format_help(), end="")
+        raise SystemExit(1)
+    _parser.report_config(args)
+    args.func(args)
+
+
+def _exit(err: BaseException) -> "NoReturn":
+    """Ends the process with what the exception means to its user."""
+    from torchx.cli import _errors, _output
+
+    _output.logger.debug("traceback", exc_info=err)
+    number = _errors.signal_of(err)
+    if number is not None:
+        _output.error_json("Interrupted", f"interrupted by signal {number}")
+        raise SystemExit(_errors.EXIT_SIGNAL + number) from None
+    failure = _errors.explain(err)
+    _output.fail(failure.message, kind=failure.kind, hint=failure.hint, code=failure.code)
+
+
+def _usage_message(err: SystemExit) -> tuple[str, str | None]:
+    """What argparse printed before it gave up, as far as it can be told."""
+    text = getattr(err, "message", None) or err.__context__ or "see the message on stderr"
+    return str(text), None
+
+
+def _maker(target: str) -> Callable[[], object]:
+    """A function that imports ``module:class`` and calls it."""
+
+    def make() -> object:
+        from importlib import import_module
+
+        module, _, name = target.partition(":")
+        return getattr(import_module(module), name)()
+
+    return make
+
+
+def _warn(message: str, *args: object) -> None:
+    import logging
+
+    logging.getLogger("torchx.cli").warning(message, *args)
+
+
+if __name__ == "__main__":
+    main()
