@@ -1,0 +1,303 @@
+"""Turns a component and the arguments for it into an app."""
+
+import argparse
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any, NamedTuple, get_args, get_origin
+
+from torchx.specs._app import AppDef
+from torchx.specs._handle import make_app_handle
+from torchx.specs._mounts import parse_mounts
+from torchx.specs.file_linter import TorchXArgumentHelpFormatter, get_fn_docstring
+from torchx.util.types import (
+    decode_optional,
+    get_argparse_param_type,
+    is_bool,
+    is_primitive,
+    strip_annotated,
+    to_dict,
+    to_list,
+)
+
+__all__ = [
+    "ComponentArgs",
+    "component_args_from_str",
+    "make_app_handle",
+    "materialize_appdef",
+    "parse_args",
+    "parse_mounts",
+]
+
+_TRUE = ("true", "1", "yes", "on")
+_FALSE = ("false", "0", "no", "off")
+
+
+class ComponentArgs(NamedTuple):
+    """Arguments of a call of a component."""
+
+    positional_args: dict[str, Any]
+    var_args: list[str]
+    kwargs: dict[str, Any]
+
+
+class _BadValue(ValueError):
+    """A text is not of a parameter's type."""
+
+
+class _ComponentParser(argparse.ArgumentParser):
+    """Reads the docstring of the component only when help is asked for."""
+
+    component: Callable[..., Any]
+
+    def format_help(self) -> str:
+        description, arg_help = get_fn_docstring(self.component)
+        self.description = description.replace("%", "%%")
+        for action in self._actions:
+            if action.dest in arg_help:
+                action.help = arg_help[action.dest].replace("%", "%%")
+        return super().format_help()
+
+    def error(self, message: str) -> Any:
+        prefix = "unrecognized arguments: "
+        if message.startswith(prefix):
+            message += self._suggestions(message.removeprefix(prefix).split())
+        super().error(message)
+
+    def _suggestions(self, unknown: list[str]) -> str:
+        from difflib import get_close_matches
+
+        options = [o for action in self._actions for o in action.option_strings]
+        close = [m for u in unknown for m in get_close_matches(u.partition("=")[0], options, n=1)]
+        return f" (did you mean {', '.join(close)}?)" if close else ""
+
+
+def _create_args_parser(
+    cmpnt_fn: Callable[..., Any],
+    cmpnt_defaults: dict[str, str] | None = None,
+    config: dict[str, Any] | None = None,
+) -> argparse.ArgumentParser:
+    """The parser of a component's arguments; clients use it to test ``--help``."""
+    return _build_parser(cmpnt_fn, inspect.signature(cmpnt_fn), cmpnt_defaults, config)
+
+
+def _build_parser(
+    cmpnt_fn: Callable[..., Any],
+    signature: inspect.Signature,
+    cmpnt_defaults: dict[str, str] | None,
+    config: dict[str, Any] | None,
+) -> _ComponentParser:
+    name = getattr(cmpnt_fn, "__name__", "component")
+    parser = _ComponentParser(
+        prog=f"torchx run <run args...> {name} ",
+        formatter_class=TorchXArgumentHelpFormatter,
+        add_help=False,  # a component may have a parameter h
+    )
+    parser.component = cmpnt_fn
+    parser.add_argument(
+        "--help", action="help", default=argparse.SUPPRESS, help="show this help message and exit"
+    )
+    given = {**(cmpnt_defaults or {}), **(config or {})}
+    for param_name, parameter in signature.parameters.items():
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            msg = (
+                f"component fn param `{param_name}` is a '**kwargs' which is not supported;"
+                " consider changing the type to a dict or explicitly declare the params"
+            )
+            raise TypeError(msg)
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            # only for help: what belongs to it is split off before parsing
+            parser.add_argument(param_name, nargs="*", metavar=param_name, type=str)
+            continue
+        default = given.get(param_name, parameter.default)
+        required = default is inspect.Parameter.empty
+        if isinstance(default, bool) and param_name not in (config or {}):
+            default = str(default)
+        parser.add_argument(
+            *_option_strings(param_name, parameter),
+            dest=param_name,
+            type=get_argparse_param_type(parameter),
+            required=required,
+            default=None if required else default,
+        )
+    return parser
+
+
+def _option_strings(name: str, parameter: inspect.Parameter) -> list[str]:
+    options = [f"--{name}"]
+    if get_origin(parameter.annotation) is Annotated:
+        extra = get_args(parameter.annotation)[1:]
+        options += [e for e in extra if isinstance(e, str) and e.startswith("-")]
+    elif len(name) == 1:
+        options.append(f"-{name}")
+    return options
+
+
+def _var_arg_name(signature: inspect.Signature) -> str | None:
+    for name, parameter in signature.parameters.items():
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            return name
+    return None
+
+
+def _split_var_args(
+    parser: argparse.ArgumentParser, tokens: list[str]
+) -> tuple[list[str], list[str]]:
+    """The component's own options, and what begins with the first token that is none of them."""
+    options = [o for action in parser._actions for o in action.option_strings]
+    at = 0
+    while at < len(tokens):
+        name, equals, _ = tokens[at].partition("=")
+        known = name in options or (
+            len(name) > 2 and name.startswith("--") and any(o.startswith(name) for o in options)
+        )
+        if not known:
+            short = tokens[at][:2]
+            if len(tokens[at]) > 2 and short in options and not tokens[at].startswith("--"):
+                at += 1  # -xVALUE
+                continue
+            break
+        at += 1 if equals or name == "--help" else 2
+    return tokens[:at], tokens[at:]
+
+
+def parse_args(
+    cmpnt_fn: Callable[..., Any],
+    cmpnt_args: list[str],
+    cmpnt_defaults: dict[str, Any] | None = None,
+    config: dict[str, Any] | None = None,
+) -> argparse.Namespace:
+    """Parses the command line of a component; values are text but for ``int`` and ``float``.
+
+    Args:
+        cmpnt_defaults: defaults that replace those of the signature, as text.
+        config: values that replace both, typed.
+
+    Raises:
+        SystemExit: with code 2, after printing why, if the arguments are wrong.
+    """
+    signature = inspect.signature(cmpnt_fn)
+    parser = _build_parser(cmpnt_fn, signature, cmpnt_defaults, config)
+    return _parse(parser, signature, cmpnt_args, cmpnt_defaults or {}, config or {})
+
+
+def _parse(
+    parser: argparse.ArgumentParser,
+    signature: inspect.Signature,
+    tokens: list[str],
+    cmpnt_defaults: dict[str, Any],
+    config: dict[str, Any],
+) -> argparse.Namespace:
+    var_arg = _var_arg_name(signature)
+    if var_arg is None:
+        return parser.parse_args(tokens)
+    own, rest = _split_var_args(parser, tokens)
+    namespace = parser.parse_args(own)
+    if not rest:
+        given = config.get(var_arg, cmpnt_defaults.get(var_arg, ()))
+        rest = given.split() if isinstance(given, str) else [str(g) for g in given or ()]
+    setattr(namespace, var_arg, rest)
+    return namespace
+
+
+def component_args_from_str(
+    cmpnt_fn: Callable[..., Any],
+    cmpnt_args: list[str],
+    cmpnt_args_defaults: dict[str, Any] | None = None,
+    config: dict[str, Any] | None = None,
+) -> ComponentArgs:
+    """The typed arguments to call a component with. See ``parse_args``."""
+    signature = inspect.signature(cmpnt_fn)
+    parser = _build_parser(cmpnt_fn, signature, cmpnt_args_defaults, config)
+    namespace = _parse(parser, signature, cmpnt_args, cmpnt_args_defaults or {}, config or {})
+    args = ComponentArgs({}, [], {})
+    for name, parameter in signature.parameters.items():
+        value = getattr(namespace, name)
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            args.var_args.extend(value[1:] if value[:1] == ["--"] else value)
+            continue
+        try:
+            decoded = _decode(value, parameter.annotation)
+        except _BadValue as err:
+            parser.error(f"argument --{name}: {err}")
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
+            args.kwargs[name] = decoded
+        else:
+            args.positional_args[name] = decoded
+    return args
+
+
+def _decode(value: Any, annotation: Any) -> Any:
+    """The typed value; what is typed already stays as it is."""
+    tp = decode_optional(strip_annotated(annotation))
+    if is_bool(tp):
+        return _decode_bool(value)
+    if value is None or not isinstance(value, str) or tp in (str, Any, inspect.Parameter.empty):
+        return value
+    if is_primitive(tp):
+        return _convert(tp, value)
+    return _decode_container(value, tp)
+
+
+def _decode_bool(value: Any) -> Any:
+    if not isinstance(value, str):
+        return bool(value) if value in (0, 1) else value
+    lower = value.strip().lower()
+    if lower in _TRUE:
+        return True
+    if lower in _FALSE:
+        return False
+    msg = f"invalid bool value: {value!r}, write one of {'/'.join(_TRUE)} or {'/'.join(_FALSE)}"
+    raise _BadValue(msg)
+
+
+def _convert(tp: Any, text: str) -> Any:
+    if is_bool(tp):
+        return _decode_bool(text)
+    try:
+        return tp(text)
+    except ValueError:
+        msg = f"invalid {tp.__name__} value: {text!r}"
+        raise _BadValue(msg) from None
+
+
+def _decode_container(text: str, tp: Any) -> Any:
+    origin, args = get_origin(tp), get_args(tp)
+    if origin is list and is_primitive(args[0]):
+        return [_convert(args[0], element) for element in to_list(text)] if text else None
+    if origin is dict:
+        if not text:
+            return None
+        try:
+            pairs = to_dict(text)
+        except ValueError as err:
+            msg = f"{err}; write `key1=value1,key2=value2`"
+            raise _BadValue(msg) from None
+        return {_convert(args[0], k): _convert(args[1], v) for k, v in pairs.items()}
+    if origin is list:
+        msg = "List types support only primitives: int, str, float"
+        raise ValueError(msg)
+    msg = f"unsupported argument annotation `{tp}`, expected dict or list"
+    raise ValueError(msg)
+
+
+def materialize_appdef(
+    cmpnt_fn: Callable[..., AppDef],
+    cmpnt_args: list[str],
+    cmpnt_defaults: dict[str, Any] | None = None,
+    config: dict[str, Any] | None = None,
+) -> AppDef:
+    """Calls a component with the arguments of a command line.
+
+    A value on the command line wins over ``config``, that over ``cmpnt_defaults``, that over the
+    signature's default.
+
+    Raises:
+        SystemExit: with code 2, after printing why, if the arguments are wrong.
+        TypeError: if the component does not return an ``AppDef``.
+    """
+    args = component_args_from_str(cmpnt_fn, cmpnt_args, cmpnt_defaults, config)
+    app = cmpnt_fn(*args.positional_args.values(), *args.var_args, **args.kwargs)
+    if not isinstance(app, AppDef):
+        msg = f"Expected a component that returns `AppDef`, but got `{type(app)}`"
+        raise TypeError(msg)
+    return app

@@ -1,0 +1,1 @@
+"""Helpers that clients import by these paths."""

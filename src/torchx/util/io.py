@@ -1,0 +1,45 @@
+"""Reads component files, from disk or from the package."""
+
+import os
+from pathlib import Path
+
+COMPONENTS_DIR = Path("torchx/components")
+
+
+def get_abspath(relpath: str) -> str:
+    """A path below the directory that holds the ``torchx`` package."""
+    return os.path.join(_package_parent(), relpath)
+
+
+def _package_parent() -> str:
+    return os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+def _default_contents(path: str) -> str | None:
+    absolute = get_abspath(path)
+    if not os.path.isfile(absolute):
+        return None
+    with open(absolute, encoding="utf-8") as f:
+        return f.read()
+
+
+def read_conf_file(path: str) -> str:
+    """Text of a file on disk, or of one that comes with the package.
+
+    Raises:
+        FileNotFoundError: if there is neither.
+    """
+    if os.path.isfile(path):
+        with open(path, encoding="utf-8") as f:
+            return f.read()
+    from torchx.util.entrypoints import load
+
+    provider = load("torchx.file", "get_file_contents", default=_default_contents)
+    contents: str | None = provider(path)
+    if contents is None:
+        msg = (
+            f"{path} does not exist and is not a builtin."
+            " For a list of available builtins run `torchx builtins`"
+        )
+        raise FileNotFoundError(msg)
+    return contents

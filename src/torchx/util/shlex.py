@@ -1,0 +1,5 @@
+"""Name of release 0.7 for ``shlex.join``."""
+
+from shlex import join
+
+__all__ = ["join"]
