@@ -1,0 +1,414 @@
+"""Finds components: registered ones, built-in ones, and those in files and modules."""
+
+import abc
+import functools
+import importlib
+import inspect
+import logging
+import os
+import pkgutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from torchx.errors import InvalidInput
+from torchx.specs.file_linter import (
+    ComponentFunctionValidator,
+    get_fn_docstring,
+    validate,
+)
+
+logger = logging.getLogger(__name__)
+
+_GROUP = "torchx.components"
+_DOCS = "https://meta-pytorch.org/torchx/latest/advanced.html"
+_BUILTINS = "torchx.components"
+
+
+class ComponentValidationException(InvalidInput):
+    """A component breaks the rules for components."""
+
+
+class ComponentNotFoundException(InvalidInput):
+    """There is no such component."""
+
+
+@dataclass
+class _Component:
+    """A component that was found.
+
+    Args:
+        name: what it was found by.
+        fn_name: name in its module.
+        validation_errors: what is wrong with it, if anything.
+    """
+
+    name: str
+    description: str
+    fn_name: str
+    fn: Callable[..., Any]
+    validation_errors: list[str]
+
+
+class ComponentsFinder(abc.ABC):
+    """Finds components in one place."""
+
+    @abc.abstractmethod
+    def find(self, validators: list[ComponentFunctionValidator] | None) -> list[_Component]:
+        """All of them, also those with validation errors."""
+
+
+def module_relname(module: ModuleType, relative_to: ModuleType) -> str:
+    """Name of a module below another one; ``""`` for itself.
+
+    Raises:
+        ValueError: if it is not below it.
+    """
+    name, base = module.__name__, relative_to.__name__
+    if name == base:
+        return ""
+    if not name.startswith(f"{base}."):
+        msg = f"`{name}` is not a submodule of `{base}`"
+        raise ValueError(msg)
+    return name.removeprefix(f"{base}.")
+
+
+def is_package(module: ModuleType) -> bool:
+    """Whether the module can hold others."""
+    return hasattr(module, "__path__")
+
+
+def is_namespace_package(module: ModuleType) -> bool:
+    """Whether the module is a package without a file of its own."""
+    return is_package(module) and getattr(module, "__file__", None) is None
+
+
+class ModuleComponentsFinder(ComponentsFinder):
+    """Finds the functions in a module and all that is below it.
+
+    Args:
+        group: put in front of the components' names.
+    """
+
+    def __init__(self, module: str | ModuleType, group: str) -> None:
+        self.base_module = importlib.import_module(module) if isinstance(module, str) else module
+        self.group = group
+
+    def find(self, validators: list[ComponentFunctionValidator] | None) -> list[_Component]:
+        """Functions that are only imported are found with a validation error."""
+        found = []
+        for module in self._modules(self.base_module):
+            found += self._in_module(module, validators)
+        return found
+
+    def _modules(self, module: ModuleType) -> Iterator[ModuleType]:
+        if not is_namespace_package(module):
+            yield module
+        if not is_package(module):
+            return
+        for info in pkgutil.iter_modules(module.__path__, f"{module.__name__}."):
+            try:
+                child = importlib.import_module(info.name)
+            except Exception as err:  # noqa: BLE001 - any code may run at import
+                logger.warning(
+                    "components of `%s` are left out, it cannot be imported: %s: %s",
+                    info.name,
+                    type(err).__name__,
+                    err,
+                )
+                continue
+            yield from self._modules(child)
+
+    def _in_module(
+        self, module: ModuleType, validators: list[ComponentFunctionValidator] | None
+    ) -> list[_Component]:
+        relative = module_relname(module, self.base_module)
+        return [
+            _component(
+                ".".join(part for part in (self.group, relative, name) if part),
+                name,
+                fn,
+                os.path.abspath(str(module.__file__)),
+                validators,
+            )
+            for name, fn in vars(module).items()
+            if inspect.isfunction(fn)
+        ]
+
+
+def _component(
+    name: str,
+    fn_name: str,
+    fn: Callable[..., Any],
+    path: str,
+    validators: list[ComponentFunctionValidator] | None,
+) -> _Component:
+    errors = [message.description for message in validate(path, fn_name, validators)]
+    return _Component(name, _description(fn), fn_name, fn, errors)
+
+
+def _description(fn: Callable[..., Any]) -> str:
+    return get_fn_docstring(fn)[0]
+
+
+class CustomComponentsFinder(ComponentsFinder):
+    """Finds one component by ``PATH:NAME``; the path may be a file or a module."""
+
+    def __init__(self, filepath: str, function_name: str) -> None:
+        self._path = filepath
+        self._name = function_name
+
+    def find(self, validators: list[ComponentFunctionValidator] | None) -> list[_Component]:
+        """The component.
+
+        Raises:
+            ComponentNotFoundException: if the module or the function does not exist.
+            FileNotFoundError: if the file does not exist.
+        """
+        module, source = self._load()
+        fn = getattr(module, self._name, None)
+        if fn is None or not callable(fn):
+            candidates = [n for n, v in vars(module).items() if inspect.isfunction(v)]
+            msg = f"Function {self._name} does not exist in {self._path}"
+            raise ComponentNotFoundException(msg + _did_you_mean(self._name, candidates))
+        messages = validate(source, self._name, validators)
+        errors = [message.description for message in messages]
+        if inspect.isclass(fn):
+            if not callable(getattr(fn, "build", None)):
+                errors.append(
+                    f"Class component `{self._name}` must define a `build(self) -> AppDef` method"
+                )
+            else:
+                fn = _class_component(fn)
+        name = f"{self._path}:{self._name}"
+        return [_Component(name, "", self._name, fn, errors)]
+
+    def _load(self) -> tuple[ModuleType, str]:
+        """The module, and the path by which its source can be read."""
+        from torchx.specs._component_files import load_file
+
+        path = self._path
+        names = path.split(".")
+        looks_like_module = not path.endswith(".py") and all(n.isidentifier() for n in names)
+        if os.path.isfile(path) or not looks_like_module:
+            return load_file(path), path
+        module = _import_module(path)
+        return module, os.path.abspath(str(module.__file__))
+
+
+def _import_module(path: str) -> ModuleType:
+    try:
+        module = importlib.import_module(path)
+    except ModuleNotFoundError as err:
+        if err.name is not None and (path == err.name or path.startswith(f"{err.name}.")):
+            msg = f"Module `{path}` not found on the python path"
+            raise ComponentNotFoundException(msg) from None
+        raise
+    if is_namespace_package(module):
+        msg = (
+            f"`{path}` is a namespace package, not a module; components must be addressed by the"
+            " module that defines them"
+        )
+        raise ComponentNotFoundException(msg)
+    return module
+
+
+def _class_component(cls: type) -> Callable[..., Any]:
+    @functools.wraps(cls, updated=())
+    def build(*args: Any, **kwargs: Any) -> Any:
+        return cls(*args, **kwargs).build()
+
+    build.__signature__ = inspect.signature(cls)  # type: ignore[attr-defined]  # read by inspect
+    return build
+
+
+def _registered(
+    validators: list[ComponentFunctionValidator] | None,
+) -> dict[str, _Component] | None:
+    """Components of installed packages; ``None`` if there are none."""
+    from torchx.util.entrypoints import load_group
+
+    found: dict[str, _Component] = {}
+    for group, load in load_group(_GROUP).items():
+        module = load()
+        assert isinstance(module, (str, ModuleType)), (
+            f"entry point `{group}` of `{_GROUP}` must be a module or its name, got {type(module)}"
+        )
+        prefix = "" if group.startswith("_") else group
+        for component in ModuleComponentsFinder(module, prefix).find(validators):
+            found[component.name] = component
+    return found or None
+
+
+def _find_components(
+    validators: list[ComponentFunctionValidator] | None,
+) -> dict[str, _Component]:
+    registered = _registered(validators)
+    if registered is not None:
+        return registered
+    finder = ModuleComponentsFinder(_BUILTINS, "")
+    return {component.name: component for component in finder.find(validators)}
+
+
+_cache: dict[Any, dict[str, _Component]] = {}
+
+
+def _all_components(
+    validators: list[ComponentFunctionValidator] | None,
+) -> dict[str, _Component]:
+    key = None if validators is None else tuple(map(id, validators))
+    if key is not None:
+        return _find_components(validators)
+    if key not in _cache:
+        _cache[key] = _find_components(validators)
+    return _cache[key]
+
+
+def get_components(
+    validators: list[ComponentFunctionValidator] | None = None,
+) -> dict[str, _Component]:
+    """All registered components without validation errors, by name.
+
+    Components of installed packages take the place of the built-in ones.
+    """
+    found = _all_components(validators)
+    return {name: c for name, c in found.items() if not c.validation_errors}
+
+
+def get_component(
+    name: str, validators: list[ComponentFunctionValidator] | None = None
+) -> _Component:
+    """A component by its registered name, or as ``file.py:fn``, ``pkg.mod:fn`` or ``pkg.mod.fn``.
+
+    Raises:
+        ComponentNotFoundException: if there is none.
+        ComponentValidationException: if it breaks the rules for components.
+        FileNotFoundError: if its file does not exist.
+    """
+    if ":" in name:
+        component = _custom(name, validators)
+    else:
+        component = (
+            _builtin(name, validators)
+            or _all_components(validators).get(name)
+            or _dotted(name, validators)
+        )
+    if component.validation_errors:
+        errors = "\n".join(component.validation_errors)
+        msg = f"Component {name} has validation errors: \n {errors}"
+        raise ComponentValidationException(msg)
+    return component
+
+
+def _builtin(
+    name: str, validators: list[ComponentFunctionValidator] | None
+) -> _Component | None:
+    """A component of ours, which needs no check, if no package has registered any."""
+    from torchx.util.entrypoints import load_group
+
+    module_name, dot, fn_name = name.rpartition(".")
+    parts = module_name.split(".")
+    if validators is not None or not dot or not all(p.isidentifier() for p in parts):
+        return None
+    if load_group(_GROUP):
+        return None
+    full = f"{_BUILTINS}.{module_name}"
+    try:
+        module = importlib.import_module(full)
+    except ModuleNotFoundError as err:
+        if err.name is not None and full.startswith(err.name):
+            return None
+        raise
+    fn = getattr(module, fn_name, None)
+    if not inspect.isfunction(fn) or fn.__module__ != full or fn_name.startswith("_"):
+        return None
+    if "return" not in fn.__annotations__ or fn.__annotations__["return"].__name__ != "AppDef":
+        return None
+    return _Component(name, "", fn_name, fn, [])
+
+
+def _custom(name: str, validators: list[ComponentFunctionValidator] | None) -> _Component:
+    if name.count(":") != 1 or name.startswith(":") or name.endswith(":"):
+        msg = (
+            f"Component `{name}` is not of the form `path/to/file.py:fn` or `pkg.module:fn`,"
+            " with exactly one colon"
+        )
+        raise ComponentNotFoundException(msg)
+    path, fn_name = name.split(":")
+    return CustomComponentsFinder(path, fn_name).find(validators)[0]
+
+
+def _dotted(name: str, validators: list[ComponentFunctionValidator] | None) -> _Component:
+    module, dot, fn_name = name.rpartition(".")
+    if dot and all(part.isidentifier() for part in name.split(".")) and _exists(module):
+        component = CustomComponentsFinder(module, fn_name).find(validators)[0]
+        component.name = name
+        return component
+    suggestion = _did_you_mean(name, _all_components(None))
+    msg = (
+        f"Component `{name}` not found. Please make sure it is one of the builtins: `torchx"
+        f" builtins`. Or registered via `[torchx.components]` entry point (see: {_DOCS})."
+        " Or addressable as `path/to/file.py:fn` or `pkg.module:fn`"
+    )
+    raise ComponentNotFoundException(msg + suggestion)
+
+
+def _exists(module: str) -> bool:
+    from importlib.util import find_spec
+
+    try:
+        return find_spec(module) is not None
+    except (ImportError, ValueError, AttributeError):
+        return False
+
+
+def _did_you_mean(name: str, candidates: Any) -> str:
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, list(candidates), n=1)
+    return f". Did you mean `{close[0]}`?" if close else ""
+
+
+def get_builtin_source(
+    name: str, validators: list[ComponentFunctionValidator] | None = None
+) -> str:
+    """Source of a component with the imports it needs: a component file of its own."""
+    import ast
+
+    component = get_component(name, validators)
+    fn = inspect.unwrap(component.fn)
+    module = inspect.getmodule(fn)
+    assert module is not None
+    source = inspect.getsource(module)
+    imports = []
+    for node in ast.parse(source).body:
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            imports.append(ast.get_source_segment(source, node) or "")
+    helpers = _helpers(source, inspect.getsource(fn), component.fn_name)
+    return "\n".join([*imports, "\n", *helpers, inspect.getsource(fn)])
+
+
+def _helpers(module_source: str, fn_source: str, fn_name: str) -> list[str]:
+    """Source of the private functions and constants of the module that the function uses."""
+    import ast
+    import re
+
+    parts: list[str] = []
+    wanted = fn_source
+    definitions = []
+    for node in ast.parse(module_source).body:
+        names: list[str] = []
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            names = [node.name]
+        elif isinstance(node, ast.Assign):
+            names = [t.id for t in node.targets if isinstance(t, ast.Name)]
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            names = [node.target.id]
+        definitions.append((names, ast.get_source_segment(module_source, node) or ""))
+    for names, text in reversed(definitions):
+        used = any(n != fn_name and re.search(rf"\b{n}\b", wanted) for n in names)
+        if used:
+            parts.insert(0, f"{text}\n\n")
+            wanted += text
+    return parts
