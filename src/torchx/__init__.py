@@ -1,17 +1,18 @@
 """TorchX: write a job once, launch it anywhere."""
 
-from typing import TYPE_CHECKING, Any
-
 from torchx.version import __version__
 
+TYPE_CHECKING = False  # the name alone tells type checkers; `typing` costs half a bare start
 if TYPE_CHECKING:
+    from typing import Any
+
     IMAGE: str
     """Image that the built-in components run in by default."""
 
 __all__ = ["IMAGE", "__version__"]
 
 
-def __getattr__(name: str) -> Any:  # computed on first use: looking for plugins takes time
+def __getattr__(name: str) -> "Any":  # computed on first use: looking for plugins takes time
     if name == "IMAGE":
         from torchx.version import TORCHX_IMAGE  # type: ignore[attr-defined]  # also on first use
 

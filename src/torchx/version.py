@@ -1,6 +1,8 @@
 """Version of the package, and the image that its components run in by default."""
 
-from typing import Any
+TYPE_CHECKING = False  # see `torchx/__init__.py`
+if TYPE_CHECKING:
+    from typing import Any
 
 __version__ = "0.8.0"
 
@@ -17,7 +19,7 @@ def _find_image() -> str:
     return str(find(__version__))
 
 
-def __getattr__(name: str) -> Any:  # computed on first use: looking for plugins takes time
+def __getattr__(name: str) -> "Any":  # computed on first use: looking for plugins takes time
     if name == "TORCHX_IMAGE":
         image = _find_image()
         globals()[name] = image

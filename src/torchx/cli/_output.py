@@ -4,16 +4,14 @@ Nothing else in this package writes to stdout. Each stream is judged by itself, 
 ``torchx log X > file`` has colour neither in the file nor lacks it on the terminal's stderr.
 """
 
-import logging
 import os
 import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import logging
     from collections.abc import Iterable, Sequence
     from typing import NoReturn, TextIO
-
-logger: logging.Logger = logging.getLogger("torchx.cli")
 
 COLOR_MODES = ("auto", "always", "never")
 DATE_FORMAT = "%Y-%m-%d %H:%M:%S"
@@ -90,8 +88,17 @@ def palette(stream: "TextIO") -> Palette:
     return Palette(colored(stream))
 
 
+def log() -> "logging.Logger":
+    """The logger of the command line; `logging` is left alone where nothing is logged."""
+    import logging
+
+    return logging.getLogger("torchx.cli")
+
+
 def configure_logging(level: int) -> None:
     """Sends log records to stderr in the form ``torchx TIME LEVEL MESSAGE``."""
+    import logging
+
     on = palette(sys.stderr)
     blue = "\033[34m" if on.endc else ""
     logging.basicConfig(
@@ -140,7 +147,7 @@ def error_json(kind: str, message: str, hint: str | None = None) -> None:
 
 def fail(message: str, *, kind: str, hint: str | None = None, code: int = 1) -> "NoReturn":
     """Reports an error on stderr (and as JSON where asked for) and ends the command."""
-    logger.error("%s", f"{message}\n{hint}" if hint else message)
+    log().error("%s", f"{message}\n{hint}" if hint else message)
     error_json(kind, message, hint)
     raise SystemExit(code)
 

@@ -4,22 +4,13 @@ import argparse
 import os
 from collections.abc import Mapping, Sequence
 
-from torchx.cli import _output, argparse_util
+from torchx.cli import _help, _output, argparse_util
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
     from torchx.cli.cmd_base import SubCommand
-
-DESCRIPTION = "Launch PyTorch jobs: write a job once, run it anywhere."
-
-EXAMPLES = """\
-examples:
-  torchx run utils.echo --msg hello          run a component on this machine
-  torchx run -s slurm dist.ddp -j 2x8 --script train.py
-  torchx status SCHEDULER://SESSION/APP_ID   the handle that `torchx run` prints
-  torchx COMMAND --help                      arguments and examples of a command"""
 
 
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
@@ -93,37 +84,31 @@ class CommandParser(Parser):
         self.set_defaults(func=cmd.run, cmd_parser=self)
 
 
-def create_root(
-    subcmds: "Mapping[str, SubCommand]", help_texts: Mapping[str, str]
-) -> argparse.ArgumentParser:
+class RootParser(Parser):
+    """Shows the help that is also shown without any parser."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        super().__init__(prog="torchx", usage=_help.USAGE)
+        self._names = names
+
+    def format_help(self) -> str:
+        return _help.render(self._names)
+
+
+def create_root(subcmds: "Mapping[str, SubCommand]") -> argparse.ArgumentParser:
     """The root parser with one sub-parser per command, in the order of the mapping."""
     from torchx.version import __version__
 
-    parser = Parser(prog="torchx", description=DESCRIPTION, epilog=EXAMPLES)
-    parser.add_argument(
-        "--log_level",
-        metavar="LEVEL",
-        default=os.environ.get("LOGLEVEL") or "INFO",
-        help="records to show: DEBUG, INFO, WARNING, ERROR, CRITICAL or a number"
-        " (default: $LOGLEVEL or INFO)",
-    )
-    parser.add_argument(
-        "--color",
-        choices=_output.COLOR_MODES,
-        default="auto",
-        help="colour on terminals (auto), always or never; NO_COLOR and FORCE_COLOR are respected",
-    )
-    parser.add_argument(
-        "--version",
-        action="version",
-        version=f"torchx-{__version__}",
-        help="print the version and exit",
-    )
+    parser = RootParser(list(subcmds))
+    add = parser.add_argument
+    add("--log_level", metavar="LEVEL", default=os.environ.get("LOGLEVEL") or "INFO")
+    add("--color", choices=_output.COLOR_MODES, default="auto")
+    add("--version", action="version", version=f"torchx-{__version__}")
     subparsers = parser.add_subparsers(
-        title="commands", metavar="COMMAND", parser_class=CommandParser, prog="torchx"
+        metavar="COMMAND", parser_class=CommandParser, prog=parser.prog
     )
     for name in subcmds:
-        subparsers.add_parser(name, help=help_texts.get(name, ""), cmd_name=name, subcmds=subcmds)
+        subparsers.add_parser(name, cmd_name=name, subcmds=subcmds)
     return parser
 
 

@@ -1,17 +1,15 @@
 """Actions for options that may be given once and have their default in ``.torchxconfig``."""
 
 import argparse
-import logging
-from collections.abc import Sequence
 
+from torchx.cli import _output
 from torchx.errors import InvalidInput
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import weakref
+    from collections.abc import Sequence
     from typing import Any
-
-logger: logging.Logger = logging.getLogger(__name__)
 
 _TRUE = ("true", "1", "yes", "on")
 _FALSE = ("false", "0", "no", "off")
@@ -49,8 +47,6 @@ class ArgOnceAction(argparse.Action):
             self._parse = weakref.ref(namespace)
             self._used = set()
         if option_string in self._used:
-            from torchx.cli import _output
-
             msg = f"{option_string} is given more than once, give it once"
             _output.fail(msg, kind="UsageError")
         self._used.add(option_string or "")
@@ -68,7 +64,7 @@ class torchxconfig(ArgOnceAction):
         self,
         subcmd: str,
         dest: str,
-        option_strings: Sequence[str],
+        option_strings: "Sequence[str]",
         required: bool = False,
         default: "Any" = None,  # argparse takes any default
         **kwargs: "Any",  # argparse's own keywords
@@ -105,7 +101,7 @@ class torchxconfig_run(torchxconfig):
     def __init__(
         self,
         dest: str,
-        option_strings: Sequence[str],
+        option_strings: "Sequence[str]",
         required: bool = False,
         default: "Any" = None,  # argparse takes any default
         **kwargs: "Any",  # argparse's own keywords
@@ -119,7 +115,7 @@ class torchxconfig_list(torchxconfig):
     def __init__(
         self,
         dest: str,
-        option_strings: Sequence[str],
+        option_strings: "Sequence[str]",
         required: bool = False,
         default: "Any" = None,  # argparse takes any default
         **kwargs: "Any",  # argparse's own keywords
@@ -155,13 +151,13 @@ def report_config(parser: argparse.ArgumentParser, subcmd: str) -> None:
     if err is not None:
         if subcmd in _NEED_CONFIG or isinstance(err, InvalidInput):
             raise err
-        logger.warning("the defaults in .torchxconfig are not used: %s", err)
+        _output.log().warning("the defaults in .torchxconfig are not used: %s", err)
     known = [*_flags(parser), *_EXTRA_KEYS.get(subcmd, ())]
     for key in torchxconfig.section(subcmd):
         if key not in known:
             from torchx.cli._suggest import did_you_mean
 
-            logger.warning(
+            _output.log().warning(
                 "`%s` in section [cli:%s] is not an option of `torchx %s` and is ignored.%s",
                 key,
                 subcmd,

@@ -33,13 +33,13 @@ class CmdCancel(AppHandleSubCommand):
             runner.wait(handle, wait_interval=1)
         after = state_of(runner, handle)
         if before is None:
-            _output.logger.info("app `%s` was not found", handle)
+            _output.log().info("app `%s` was not found", handle)
         elif is_terminal(before):
-            _output.logger.info("app `%s` had ended before: %s", handle, before)
+            _output.log().info("app `%s` had ended before: %s", handle, before)
         elif after is not None and is_terminal(after):
-            _output.logger.info("app `%s` is %s", handle, after)
+            _output.log().info("app `%s` is %s", handle, after)
         else:
-            _output.logger.info("app `%s` is being cancelled", handle)
+            _output.log().info("app `%s` is being cancelled", handle)
         if args.json:
             _output.out_json(outcome_json(handle, after))
 
@@ -49,7 +49,7 @@ def state_of(runner: Runner, handle: str) -> AppState | None:
     try:
         status = runner.status(handle)
     except Exception as err:  # noqa: BLE001  the report is extra, the command itself tells errors
-        _output.logger.debug("no status of `%s`: %s", handle, err)
+        _output.log().debug("no status of `%s`: %s", handle, err)
         return None
     return None if status is None else status.state
 

@@ -61,7 +61,7 @@ class CmdConfigure(SubCommand):
         if args.json:
             _output.out_json({"path": str(path), "schedulers": [name for name, _ in sections]})
         else:
-            _output.logger.info("wrote `%s`", path)
+            _output.log().info("wrote `%s`", path)
 
 
 def _scheduler_names(text: str) -> list[str] | None:

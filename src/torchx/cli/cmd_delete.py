@@ -30,10 +30,10 @@ class CmdDelete(AppHandleSubCommand):
         runner.delete(handle)
         after = state_of(runner, handle)
         if before is None:
-            _output.logger.info("app `%s` was not found", handle)
+            _output.log().info("app `%s` was not found", handle)
         elif after is None:
-            _output.logger.info("app `%s` is deleted", handle)
+            _output.log().info("app `%s` is deleted", handle)
         else:
-            _output.logger.info("app `%s` is being deleted, it is %s", handle, after)
+            _output.log().info("app `%s` is being deleted, it is %s", handle, after)
         if args.json:
             _output.out_json(outcome_json(handle, after))

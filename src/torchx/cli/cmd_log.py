@@ -201,7 +201,7 @@ def _print_logs(printer: LogPrinter, runner: Runner, target: LogTarget, query: L
     else:
         app = _started_app(runner, target)
         if app is None:
-            _output.logger.warning("app `%s` not found on `%s`", target.app_id, target.scheduler)
+            _output.log().warning("app `%s` not found on `%s`", target.app_id, target.scheduler)
             return False
         replicas = _replicas_of(app, target)
     blocks = _merged_blocks(runner, target.handle, replicas, query)
@@ -224,7 +224,7 @@ def _started_app(runner: Runner, target: LogTarget) -> AppDef | None:
             return runner.describe(target.handle)
         if not told:
             told = True
-            _output.logger.info("Waiting for app `%s` to start: %s", target.app_id, status.state)
+            _output.log().info("Waiting for app `%s` to start: %s", target.app_id, status.state)
         time.sleep(pause_s)
         pause_s = min(pause_s * 2, _LAST_POLL_S)
 
@@ -331,7 +331,7 @@ def _print_by_replica(
         try:
             _print_replica(printer, read, query, exceptions)
         except Exception as err:  # noqa: BLE001  it is on the queue; a thread would print a traceback
-            _output.logger.debug("reading %s/%d ended", role, replica, exc_info=err)
+            _output.log().debug("reading %s/%d ended", role, replica, exc_info=err)
 
     threads = [
         threading.Thread(target=work, args=replica, name=f"log-{replica}", daemon=True)
@@ -349,7 +349,7 @@ def _raise_first(exceptions: "queue.Queue[Exception]") -> None:
     while not exceptions.empty():
         errors.append(exceptions.get())
     for err in errors[1:]:
-        _output.logger.error("%s", err)
+        _output.log().error("%s", err)
     if errors:
         raise errors[0]
 

@@ -213,7 +213,7 @@ class CmdRun(SubCommand):
             else self._args_from_flags(runner, args)
         )
         if run_args.scheduler == "local":
-            _output.logger.warning(LOCAL_SCHEDULER_WARNING_MSG)
+            _output.log().warning(LOCAL_SCHEDULER_WARNING_MSG)
         config.apply(scheduler=run_args.scheduler, cfg=run_args.scheduler_cfg)
         if run_args.dryrun:
             self._dryrun(runner, run_args, args)
@@ -280,7 +280,7 @@ class CmdRun(SubCommand):
             )
         self._handle = handle
         self._attached = local and not cfg.get("detach")
-        _output.logger.info("launched app: %s", handle)
+        _output.log().info("launched app: %s", handle)
         if not args.json:
             _output.out(handle)
 
@@ -290,9 +290,9 @@ class CmdRun(SubCommand):
             return
         status = None if local and no_wait else runner.status(handle)
         if local:
-            _output.logger.info("follow it with: torchx log -t %s", handle)
+            _output.log().info("follow it with: torchx log -t %s", handle)
         elif status is not None:
-            _output.logger.info("%s", status.format())
+            _output.log().info("%s", status.format())
         if args.json:
             _output.out_json(_outcome_json(handle, status or (runner.status(handle))))
 
@@ -312,9 +312,9 @@ class CmdRun(SubCommand):
         if as_json:
             _output.out_json(_outcome_json(handle, status))
         if status.state == AppState.SUCCEEDED:
-            _output.logger.info("job finished: %s", status.state)
+            _output.log().info("job finished: %s", status.state)
             return
-        _output.logger.error("%s", _failure_text(runner, handle, status))
+        _output.log().error("%s", _failure_text(runner, handle, status))
         raise SystemExit(1)
 
     def _report_interrupt(self, number: int) -> None:
@@ -333,7 +333,7 @@ class CmdRun(SubCommand):
                 f" look at it with `torchx status {handle}`, follow it with"
                 f" `torchx log -t {handle}`, end it with `torchx cancel {handle}`"
             )
-        _output.logger.warning("%s", message)
+        _output.log().warning("%s", message)
         _output.error_json("Interrupted", message)
 
 
@@ -391,7 +391,7 @@ def _component_errors(run_args: TorchXRunArgs) -> Iterator[None]:
 
 
 def _component_failure(name: str, err: Exception) -> NoReturn:
-    _output.logger.debug("traceback", exc_info=err)
+    _output.log().debug("traceback", exc_info=err)
     text = str(err)
     message = text if name in text else f"component `{name}`: {text}"
     _output.fail(message, kind=type(err).__name__)
@@ -437,8 +437,8 @@ def _log_thread(runner: Runner, handle: str, tee: bool) -> threading.Thread:
         try:
             stream_logs(sys.stderr, runner, handle)
         except Exception as err:  # noqa: BLE001  the job matters more than its log on the terminal
-            _output.logger.warning("the logs could not be followed to the end: %s", err)
-            _output.logger.debug("traceback", exc_info=err)
+            _output.log().warning("the logs could not be followed to the end: %s", err)
+            _output.log().debug("traceback", exc_info=err)
 
     return threading.Thread(target=follow, name="log", daemon=True)
 

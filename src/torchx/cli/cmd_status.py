@@ -79,7 +79,7 @@ def _warn_unknown_roles(status: AppStatus, roles: list[str] | None) -> None:
         if known and name not in known:
             from torchx.cli._suggest import did_you_mean
 
-            _output.logger.warning(
+            _output.log().warning(
                 "the app has no role `%s`, it has: %s.%s",
                 name,
                 ", ".join(known),

@@ -5,29 +5,29 @@ Exit codes: 0 fine, 1 torchx or the app failed, 2 usage, 130 Ctrl-C, 143 termina
 """
 
 import sys
-from collections.abc import Callable, ItemsView, Iterator, ValuesView
 
-TYPE_CHECKING = False
+TYPE_CHECKING = False  # the name alone tells type checkers; `typing` costs half a bare start
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable, ItemsView, Iterator, ValuesView
     from typing import Any, NoReturn
 
     from torchx.cli.cmd_base import SubCommand
 
 GROUP = "torchx.cli.cmds"
 
-# name -> (module:class, one line for `torchx --help`)
-COMMANDS: dict[str, tuple[str, str]] = {
-    "builtins": ("torchx.cli.cmd_builtins:CmdBuiltins", "list the components that come along"),
-    "cancel": ("torchx.cli.cmd_cancel:CmdCancel", "cancel an app"),
-    "configure": ("torchx.cli.cmd_configure:CmdConfigure", "write a .torchxconfig to fill in"),
-    "delete": ("torchx.cli.cmd_delete:CmdDelete", "delete an app from its scheduler"),
-    "describe": ("torchx.cli.cmd_describe:CmdDescribe", "show the definition of an app"),
-    "list": ("torchx.cli.cmd_list:CmdList", "list the apps of a scheduler"),
-    "log": ("torchx.cli.cmd_log:CmdLog", "print the logs of an app"),
-    "run": ("torchx.cli.cmd_run:CmdRun", "run a component as an app"),
-    "runopts": ("torchx.cli.cmd_runopts:CmdRunopts", "show the options of the schedulers"),
-    "status": ("torchx.cli.cmd_status:CmdStatus", "show the state of an app"),
+# in the order of help; what they are for is told in `_help`
+COMMANDS: dict[str, str] = {
+    "builtins": "torchx.cli.cmd_builtins:CmdBuiltins",
+    "cancel": "torchx.cli.cmd_cancel:CmdCancel",
+    "configure": "torchx.cli.cmd_configure:CmdConfigure",
+    "delete": "torchx.cli.cmd_delete:CmdDelete",
+    "describe": "torchx.cli.cmd_describe:CmdDescribe",
+    "list": "torchx.cli.cmd_list:CmdList",
+    "log": "torchx.cli.cmd_log:CmdLog",
+    "run": "torchx.cli.cmd_run:CmdRun",
+    "runopts": "torchx.cli.cmd_runopts:CmdRunopts",
+    "status": "torchx.cli.cmd_status:CmdStatus",
 }
 
 
@@ -41,17 +41,17 @@ class _SubCommands(dict[str, "Any"]):  # values: a loader, replaced by its SubCo
             self[name] = value
         return value  # type: ignore[no-any-return]  # a loader has been replaced by now
 
-    def __iter__(self) -> Iterator[str]:  # makes `dict(...)` and `{**...}` read through us
+    def __iter__(self) -> "Iterator[str]":  # makes `dict(...)` and `{**...}` read through us
         return super().__iter__()
 
     def get(self, name: str, default: "Any" = None) -> "Any":
         return self[name] if name in self else default  # noqa: SIM401  `dict.get` is this method
 
     # dict declares view types of its own that cannot be named
-    def values(self) -> ValuesView["SubCommand"]:  # type: ignore[override]  # see above
+    def values(self) -> "ValuesView[SubCommand]":  # type: ignore[override]  # see above
         return self._loaded().values()
 
-    def items(self) -> ItemsView[str, "SubCommand"]:  # type: ignore[override]  # see above
+    def items(self) -> "ItemsView[str, SubCommand]":  # type: ignore[override]  # see above
         return self._loaded().items()
 
     def _loaded(self) -> dict[str, "SubCommand"]:
@@ -68,7 +68,7 @@ class _SubCommands(dict[str, "Any"]):  # values: a loader, replaced by its SubCo
 class _Loader:
     """How to make one command."""
 
-    def __init__(self, make: Callable[[], object]) -> None:
+    def __init__(self, make: "Callable[[], object]") -> None:
         self._make = make
 
     def load(self, name: str) -> "SubCommand":
@@ -84,7 +84,7 @@ class _Loader:
         return made
 
 
-def load_group(group: str) -> dict[str, Callable[[], object]]:
+def load_group(group: str) -> "dict[str, Callable[[], object]]":
     """The entry points of a group by name; replaced in tests."""
     from torchx.util import entrypoints
 
@@ -113,7 +113,7 @@ def create_parser(subcmds: dict[str, "SubCommand"]) -> "argparse.ArgumentParser"
     """The parser of the whole command line; a command's own arguments are added on first use."""
     from torchx.cli import _parser
 
-    return _parser.create_root(subcmds, {name: text for name, (_, text) in COMMANDS.items()})
+    return _parser.create_root(subcmds)
 
 
 def run_main(subcmds: dict[str, "SubCommand"], argv: list[str] | None = None) -> None:
@@ -142,6 +142,11 @@ def main(argv: list[str] | None = None) -> None:
 
         sys.stdout.write(f"torchx-{__version__}\n")
         raise SystemExit(0)
+    if list(argv) in (["--help"], ["-h"]):
+        from torchx.cli import _help
+
+        sys.stdout.write(_help.render(get_sub_cmds()))
+        raise SystemExit(0)
     run_main(get_sub_cmds(), argv)
 
 
@@ -167,7 +172,7 @@ def _exit(err: BaseException) -> "NoReturn":
     """Ends the process with what the exception means to its user."""
     from torchx.cli import _errors, _output
 
-    _output.logger.debug("traceback", exc_info=err)
+    _output.log().debug("traceback", exc_info=err)
     number = _errors.signal_of(err)
     if number is not None:
         _output.error_json("Interrupted", f"interrupted by signal {number}")
@@ -182,7 +187,7 @@ def _usage_message(err: SystemExit) -> tuple[str, str | None]:
     return str(text), None
 
 
-def _maker(target: str) -> Callable[[], object]:
+def _maker(target: str) -> "Callable[[], object]":
     """A function that imports ``module:class`` and calls it."""
 
     def make() -> object:
@@ -195,9 +200,9 @@ def _maker(target: str) -> Callable[[], object]:
 
 
 def _warn(message: str, *args: object) -> None:
-    import logging
+    from torchx.cli import _output
 
-    logging.getLogger("torchx.cli").warning(message, *args)
+    _output.log().warning(message, *args)
 
 
 if __name__ == "__main__":

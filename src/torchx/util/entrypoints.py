@@ -2,8 +2,11 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterable
-from typing import Any
+
+TYPE_CHECKING = False  # see `torchx/__init__.py`
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any
 
 _PREFIX = b"[torchx."
 _UNSET = object()
@@ -15,7 +18,7 @@ class _Metadata:
     Clients replace ``torchx.util.entrypoints.metadata.entry_points``.
     """
 
-    def entry_points(self, *, group: str) -> Iterable[Any]:
+    def entry_points(self, *, group: str) -> "Iterable[Any]":
         """The entry points of a group."""
         if "importlib.metadata" not in sys.modules and not _any_advertised():
             return ()
@@ -56,11 +59,11 @@ def _advertises(path: str) -> bool:
     return False
 
 
-def _find(group: str) -> dict[str, Any]:
+def _find(group: str) -> "dict[str, Any]":
     return {point.name: point for point in metadata.entry_points(group=group)}
 
 
-def load(group: str, name: str, default: Any = _UNSET) -> Any:
+def load(group: str, name: str, default: "Any" = _UNSET) -> "Any":
     """Loads one entry point.
 
     Raises:
@@ -75,7 +78,7 @@ def load(group: str, name: str, default: Any = _UNSET) -> Any:
     return default
 
 
-def load_group(group: str) -> dict[str, Callable[..., Any]]:
+def load_group(group: str) -> "dict[str, Callable[..., Any]]":
     """Deferred loaders of the entry points of a group, by name; nothing is imported yet.
 
     Calling a loader imports the target and calls it with the same arguments. A target that is a
@@ -84,13 +87,13 @@ def load_group(group: str) -> dict[str, Callable[..., Any]]:
     return {name: _defer(point) for name, point in _find(group).items()}
 
 
-def _defer(point: Any) -> Callable[..., Any]:
-    def call(*args: Any, **kwargs: Any) -> Any:
+def _defer(point: "Any") -> "Callable[..., Any]":
+    def call(*args: "Any", **kwargs: "Any") -> "Any":
         target = point.load()
         return target if _is_module(point) else target(*args, **kwargs)
 
     return call
 
 
-def _is_module(point: Any) -> bool:
+def _is_module(point: "Any") -> bool:
     return ":" not in point.value

@@ -1,0 +1,51 @@
+"""The text of ``torchx --help``, which is shown without making any parser."""
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+USAGE = "torchx [--log_level LEVEL] [--color WHEN] COMMAND [ARGS ...]"
+
+_COMMANDS = {
+    "builtins": "list the components that come along",
+    "cancel": "cancel an app",
+    "configure": "write a .torchxconfig to fill in",
+    "delete": "delete an app from its scheduler",
+    "describe": "show the definition of an app",
+    "list": "list the apps of a scheduler",
+    "log": "print the logs of an app",
+    "run": "run a component as an app",
+    "runopts": "show the options of the schedulers",
+    "status": "show the state of an app",
+    "tracker": "look at what runs have tracked",
+}
+
+_BEFORE = f"""\
+usage: {USAGE}
+
+Launch PyTorch jobs: write a job once, run it anywhere.
+
+commands:
+"""
+
+_AFTER = """
+options:
+  -h, --help         show this help and exit
+  --version          print the version and exit
+  --log_level LEVEL  records to show: DEBUG, INFO, WARNING, ERROR, CRITICAL or
+                     a number (default: $LOGLEVEL or INFO)
+  --color WHEN       auto (on terminals), always or never; NO_COLOR and
+                     FORCE_COLOR are respected
+
+examples:
+  torchx run utils.echo --msg hello
+  torchx run -s slurm dist.ddp -j 2x8 --script train.py
+  torchx status SCHEDULER://SESSION/APP_ID   the handle that `torchx run` prints
+  torchx COMMAND --help                      arguments and examples of a command
+"""
+
+
+def render(names: "Iterable[str]") -> str:
+    """Help for these commands; those that do not come with torchx are named as plugins'."""
+    lines = [f"  {name:<17}  {_COMMANDS.get(name, 'from a plugin')}\n" for name in names]
+    return _BEFORE + "".join(lines) + _AFTER
