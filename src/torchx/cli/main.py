@@ -93,7 +93,7 @@ def load_group(group: str) -> "dict[str, Callable[[], object]]":
 
 def get_default_sub_cmds() -> dict[str, "SubCommand"]:
     """New instances of the commands that come with torchx, in the order help shows them."""
-    return _SubCommands((name, _Loader(_maker(target))) for name, (target, _) in COMMANDS.items())
+    return _SubCommands((name, _Loader(_maker(target))) for name, target in COMMANDS.items())
 
 
 def get_sub_cmds() -> dict[str, "SubCommand"]:
