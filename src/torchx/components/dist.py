@@ -9,10 +9,10 @@ import shlex
 from pathlib import Path
 
 import torchx.specs as specs
+from torchx import IMAGE
 from torchx.components.structured_arg import StructuredJArgument, StructuredNameArgument
 from torchx.errors import InvalidInput
 from torchx.specs import macros
-from torchx import IMAGE
 
 _TORCH_DEBUG_FLAGS: dict[str, str] = {
     "CUDA_LAUNCH_BLOCKING": "1",

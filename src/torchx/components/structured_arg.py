@@ -35,8 +35,7 @@ class StructuredNameArgument:
         """
         if not m and not script:
             msg = (
-                "No main module or script specified."
-                " Specify either a main module or a script path"
+                "No main module or script specified. Specify either a main module or a script path"
             )
             raise InvalidInput(msg)
         if m and script:

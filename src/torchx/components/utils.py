@@ -132,7 +132,9 @@ def python(
         num_replicas: number of replicas to run
         mounts: mounts, as `type=bind,src=/host,dst=/job[,readonly]`
     """
-    given = [(flag, value) for flag, value in (("-m", m), ("-c", c), ("", script)) if value is not None]
+    given = [
+        (flag, value) for flag, value in (("-m", m), ("-c", c), ("", script)) if value is not None
+    ]
     if len(given) != 1:
         msg = "exactly one of `-m`, `-c` and `--script` needs to be specified"
         raise InvalidInput(msg)
@@ -194,9 +196,7 @@ def binary(
     )
 
 
-def copy(
-    src: str, dst: str, image: str = IMAGE, mounts: list[str] | None = None
-) -> specs.AppDef:
+def copy(src: str, dst: str, image: str = IMAGE, mounts: list[str] | None = None) -> specs.AppDef:
     """Copies a file from one place to another; both may be fsspec URLs
 
     Args:

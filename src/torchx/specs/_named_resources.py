@@ -181,5 +181,3 @@ def resource(
     if h:
         return named_resources.find(h)
     return Resource(cpu=cpu or 2, gpu=gpu or 0, memMB=memMB or 1024)
-
-

@@ -7,7 +7,6 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 
-
 from torchx.util.io import read_conf_file
 
 _TIP_URL = "https://meta-pytorch.org/torchx/latest/component_best_practices.html"
@@ -22,7 +21,7 @@ def get_fn_docstring(fn: Callable[..., object]) -> tuple[str, dict[str, str]]:
         f"{getattr(fn, '__name__', 'component')} TIP: improve this help string by adding a"
         f" docstring\nto your component (see: {_TIP_URL})"
     )
-    descriptions = {name: " " for name in inspect.signature(fn).parameters}
+    descriptions = dict.fromkeys(inspect.signature(fn).parameters, " ")
     text = inspect.getdoc(fn)
     if not text:
         return default, descriptions
@@ -279,4 +278,3 @@ TorchxFunctionValidator = ComponentFunctionValidator
 TorchxFunctionArgsValidator = ArgTypeValidator
 TorchxReturnValidator = ReturnTypeValidator
 TorchFunctionVisitor = ComponentFnVisitor
-

@@ -301,9 +301,7 @@ def get_component(
     return component
 
 
-def _builtin(
-    name: str, validators: list[ComponentFunctionValidator] | None
-) -> _Component | None:
+def _builtin(name: str, validators: list[ComponentFunctionValidator] | None) -> _Component | None:
     """A component of ours, which needs no check, if no package has registered any."""
     from torchx.util.entrypoints import load_group
 

@@ -129,6 +129,7 @@ class Supervisor:
         self.kill_since = 0.0
         self.linger_since = 0.0
         self.app_restarts = 0
+        self.log_problem = ""
         self.own_env = dict(os.environ)
         self.executables: dict[tuple[str, str, str], str] = {}
         self.original_nofile = spec["nofile"]
@@ -286,25 +287,26 @@ class Supervisor:
     def _pump(self, fd: int) -> None:
         replica, log, kind = self.pipes[fd]
         self.new_log_lines = True
-        stream = log.streams[kind]
-        try:
-            more = log.pump(stream)
-        except OSError:
-            # the log cannot be written: drop the pipe so that the job is not blocked by it
-            self.poller.remove(fd)
-            del self.pipes[fd]
-            raise
-        if more:
+        if self.log_problem:
+            for stream in log.streams:
+                self._ignore(stream.pipe_fd)
+            log.abandon()
             return
-        self.poller.remove(fd)
-        del self.pipes[fd]
+        if log.pump(log.streams[kind]):
+            return
+        self._ignore(fd)
         if log.open_pipes == 0 and replica.code is not None and replica.log is log:
             log.close()
 
+    def _ignore(self, pipe_fd: int) -> None:
+        if self.pipes.pop(pipe_fd, None):
+            self.poller.remove(pipe_fd)
+
     def _log_failed(self, err: OSError) -> None:
-        journal.free_reserve(self.job_dir)
-        if self.final is None:
-            self.stop("FAILED", f"the logs cannot be written: {err.strerror}")
+        """Ends the job; what it still prints is dropped, so that its last words find room."""
+        if not self.log_problem:
+            self.log_problem = f"the logs cannot be written: {err.strerror}"
+            self.stop("FAILED", self.log_problem)
 
     def _reap(self) -> None:
         while True:
@@ -430,7 +432,6 @@ class Supervisor:
                 self._close_log(replica)
             self._spawn(scope)
         except (StartFailure, OSError) as err:
-            journal.free_reserve(self.job_dir)
             self.stop("FAILED", f"a restart failed: {err}")
         self._flush()
         return False
@@ -446,19 +447,20 @@ class Supervisor:
 
     def _close_log(self, replica: "Replica") -> None:
         log = replica.log
+        replica.log = None
         if log is None:
             return
         for stream in log.streams:
             fd = stream.pipe_fd
             if fd < 0:
                 continue
-            while log.pump(stream) and _readable(fd):
+            self._ignore(fd)
+            while not self.log_problem and log.pump(stream) and _readable(fd):
                 pass
-            if fd in self.pipes:
-                self.poller.remove(fd)
-                del self.pipes[fd]
-        log.close()
-        replica.log = None
+        if self.log_problem:
+            log.abandon()
+        else:
+            log.close()
 
     def _finish(self) -> None:
         state, message = self.final or self._outcome()
@@ -467,9 +469,9 @@ class Supervisor:
             try:
                 self._close_log(replica)
             except OSError as err:
-                journal.free_reserve(self.job_dir)
+                self._log_failed(err)
                 if state == "SUCCEEDED":
-                    state, message = "FAILED", f"the logs cannot be written: {err.strerror}"
+                    state, message = "FAILED", self.log_problem
         ended = time.time_ns()
         journal.free_reserve(self.job_dir)
         self._write_success(state, ended)

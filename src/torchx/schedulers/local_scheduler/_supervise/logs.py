@@ -95,11 +95,16 @@ class ReplicaLog:
                 self.end(stream)
             self._index(STREAM_END, sum(s.lines for s in self.streams), 0)
         finally:
-            for stream in self.streams:
-                if stream.pipe_fd >= 0:
-                    os.close(stream.pipe_fd)
-                    stream.pipe_fd = -1
-            self._close_files()
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Closes everything and writes nothing: the log stays without its end mark."""
+        for stream in self.streams:
+            if stream.pipe_fd >= 0:
+                os.close(stream.pipe_fd)
+                stream.pipe_fd = -1
+        self.open_pipes = 0
+        self._close_files()
 
     def _write_lines(self, stream: Stream, data: bytes, lines: int) -> None:
         glued = self._open_line is not None and self._open_line != stream.kind
