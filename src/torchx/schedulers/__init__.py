@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
+from torchx.errors import TorchXError
+
 if TYPE_CHECKING:
     from torchx.schedulers.api import Scheduler
 
@@ -17,6 +19,20 @@ DEFAULT_SCHEDULER_MODULES: Mapping[str, str] = {
     "lsf": "torchx.schedulers.lsf_scheduler",
 }
 """Built-in schedulers, the default first."""
+
+
+_EXTRAS = {
+    "local_docker": "docker",
+    "kubernetes": "kubernetes",
+    "kubernetes_mcad": "kubernetes",
+    "aws_batch": "aws",
+    "aws_sagemaker": "aws",
+}
+"""What to install for a built-in scheduler."""
+
+
+class SchedulerNotInstalled(TorchXError, ModuleNotFoundError):
+    """A scheduler cannot be made: its module, or a package that it needs, is not there."""
 
 
 class SchedulerFactory(Protocol):
@@ -68,7 +84,18 @@ class _BuiltinFactory:
     def __call__(self, session_name: str, **kwargs: object) -> "Scheduler[Any]":
         from importlib import import_module
 
-        scheduler: Scheduler[Any] = import_module(self._module).create_scheduler(
-            session_name, **kwargs
-        )
+        try:
+            module = import_module(self._module)
+        except ModuleNotFoundError as err:
+            raise self._not_installed(err) from err
+        scheduler: Scheduler[Any] = module.create_scheduler(session_name, **kwargs)
         return scheduler
+
+    def _not_installed(self, err: ModuleNotFoundError) -> SchedulerNotInstalled:
+        if err.name == self._module:
+            msg = f"scheduler `{self._name}` is not part of this version of TorchX"
+        else:
+            msg = f"scheduler `{self._name}` cannot be used: {err}"
+            if self._name in _EXTRAS:
+                msg += f'; install it with: pip install "torchx[{_EXTRAS[self._name]}]"'
+        return SchedulerNotInstalled(msg, name=err.name)
