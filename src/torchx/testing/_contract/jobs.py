@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
@@ -165,6 +166,11 @@ class ContractParts:
     def resource(self) -> Resource:
         """What every replica asks for."""
         return Resource(cpu=1, gpu=0, memMB=64)
+
+    @pytest.fixture
+    def host_dir(self, tmp_path: Path) -> Path:
+        """A directory that replicas can mount, for a scheduler that declares ``mounts``."""
+        return tmp_path
 
     @pytest.fixture
     def other_scheduler(self) -> Scheduler[Any]:

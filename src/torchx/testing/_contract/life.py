@@ -2,12 +2,13 @@
 
 import json
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from torchx.schedulers.api import AppDef, CfgVal, Scheduler
-from torchx.specs.api import AppState, is_terminal, macros
+from torchx.specs.api import AppState, BindMount, is_terminal, macros
 from torchx.testing._contract.jobs import APP, NO_SUCH_APP, REFUSED, ContractParts, Jobs
 
 FOREVER = "echo started; sleep 3600"
@@ -275,3 +276,11 @@ class LifeContract(ContractParts):
     ) -> None:
         app_id = jobs.start(jobs.sh("true", num_replicas=2, min_replicas=1))
         assert jobs.end(app_id).state is AppState.SUCCEEDED
+
+    def test_a_bind_mount_shows_files_of_the_host(self, host_dir: Path, jobs: Jobs) -> None:
+        jobs.need("mounts", "logs")
+        (host_dir / "note").write_text("from the host\n")
+        mount = BindMount(str(host_dir), "/contract", read_only=True)
+        script = "cat /contract/note; touch /contract/new 2>/dev/null || echo read only"
+        app_id = jobs.run(jobs.sh(script, mounts=[mount]))
+        assert jobs.lines(app_id) == ["from the host\n", "read only\n"]
