@@ -199,13 +199,12 @@ class Runner:
         from torchx.specs.builders import materialize_appdef
         from torchx.specs.finder import get_component
 
-        by_name = isinstance(component_args, dict)
-        app = materialize_appdef(
-            get_component(component).fn,
-            [] if isinstance(component_args, dict) else component_args,
-            self._component_defaults.get(component),
-            component_args if by_name else {},
-        )
+        if isinstance(component_args, dict):
+            tokens, by_name = [], component_args
+        else:
+            tokens, by_name = component_args, {}
+        defaults = self._component_defaults.get(component)
+        app = materialize_appdef(get_component(component).fn, tokens, defaults, by_name)
         return self.dryrun(app, scheduler, cfg, workspace, parent_run_id)
 
     @overload

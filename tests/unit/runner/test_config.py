@@ -25,13 +25,13 @@ from torchx.runner.config import (
 )
 from torchx.specs import CfgVal, InvalidRunConfigException, runopts
 
+LONG_TEXT = "a very long help text that " + "goes on " * 9
+
 
 class Typed(FakeScheduler):
     def _run_opts(self) -> runopts:
         opts = runopts()
-        opts.add(
-            "req", type_=str, required=True, help="a very long help text that " + "goes on " * 9
-        )
+        opts.add("req", type_=str, required=True, help=LONG_TEXT)
         opts.add("log_dir", type_=str, help="logs")
         opts.add("n_gpus", type_=int, default=1, help="gpus")
         opts.add("ratio", type_=float, default=0.5, help="ratio")
@@ -142,7 +142,7 @@ def test_what_is_given_wins_under_any_spelling_and_is_not_even_read() -> None:
 def test_camel_case_is_stored_under_the_registered_name() -> None:
     assert loaded("[t]\nnGpus = 2\nlogDir = /x\n") == {"n_gpus": 2, "log_dir": "/x"}
     assert loaded("[t]\nnGpus = 2\nn_gpus = 2\n") == {"n_gpus": 2}
-    with pytest.raises(InvalidRunConfigException, match="line 3.*also spelled `nGpus`") as err:
+    with pytest.raises(InvalidRunConfigException, match=r"line 3.*also spelled `nGpus`") as err:
         loaded("[t]\nnGpus = 2\nn_gpus = 3\n")
     assert err.value.cfg_key == "n_gpus"
 

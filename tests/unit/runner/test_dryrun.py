@@ -48,7 +48,12 @@ def test_an_app_can_be_dry_run_again_with_an_equal_request() -> None:
 def test_overrides_are_shared_with_the_copy() -> None:
     runner, _ = runner_of()
     produced = []
-    app = an_app(overrides={"image": lambda: produced.append(1) or "lazy"})
+
+    def produce() -> str:
+        produced.append(1)
+        return "lazy"
+
+    app = an_app(overrides={"image": produce})
     info = runner.dryrun(app, "fake")
     assert info.app is not None
     assert info.app.roles[0].overrides is app.roles[0].overrides
@@ -301,7 +306,7 @@ def test_a_component_runs_by_name_with_arguments_of_both_kinds(tmp_path: Path) -
         "    return specs.AppDef(f'job-{msg}', [r])\n"
     )
     name = f"{component}:job"
-    runner, scheduler = runner_of(component_defaults={name: {"q": "from-defaults"}})
+    runner, _ = runner_of(component_defaults={name: {"q": "from-defaults"}})
     info = runner.dryrun_component(name, ["--msg", "hi", "--n", "2"], "fake")
     assert info.app is not None
     assert info.app.roles[0].args == ["hi", "from-defaults"]
@@ -357,7 +362,9 @@ def test_a_runner_may_be_subclassed_as_clients_do() -> None:
     """NeMo-Run overrides `dryrun`, `run` and `schedule` and uses these private names."""
 
     class Client(Runner):
-        def run(self, app: AppDef, scheduler: str, cfg: Any = None, **kwargs: Any) -> Any:
+        def run(  # type: ignore[override]  # as the client has it
+            self, app: AppDef, scheduler: str, cfg: Any = None, **kwargs: Any
+        ) -> Any:
             info = kwargs.get("dryrun_info") or self.dryrun(app, scheduler, cfg)
             return self.schedule(dryrun_info=info)
 
@@ -374,7 +381,8 @@ def test_a_runner_may_be_subclassed_as_clients_do() -> None:
     handle = runner.run(an_app(), "fake", dryrun_info=info)
     app = runner.describe(handle)
     assert app is info.app
-    assert runner._scheduler("fake").params["experiment"] == 1
+    scheduler: Any = runner._scheduler("fake")
+    assert scheduler.params["experiment"] == 1
 
 
 def test_a_client_may_put_in_a_scheduler_of_its_own() -> None:

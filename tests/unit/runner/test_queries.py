@@ -58,7 +58,7 @@ def test_handles_of_other_sessions_work() -> None:
 
 
 def test_describe_gives_the_submitted_app_or_what_the_scheduler_knows() -> None:
-    runner, scheduler = runner_of()
+    runner, _ = runner_of()
     handle = runner.run(an_app(), "fake")
     app = runner.describe(handle)
     assert app is not None

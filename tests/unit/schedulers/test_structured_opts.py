@@ -181,7 +181,7 @@ def test_a_missing_option_is_the_constructors_error() -> None:
 def test_values_are_not_checked() -> None:
     values: Mapping[str, Any] = {"cluster_name": 3, "net.mtu": "many"}
     job = Job.from_cfg(values)
-    assert (job.cluster_name, job.net.mtu) == (3, "many")
+    assert dict(job) == {"cluster_name": 3, "mail-to": None, "net.mtu": "many"}
 
 
 def test_groups_are_filled_by_their_prefix() -> None:
