@@ -2,9 +2,10 @@
 
 import argparse
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 from torchx.cli import _help, _output, argparse_util
+from torchx.util._terminal import help_width
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
         max_help_position: int = 30,
         width: int | None = None,
     ) -> None:
-        super().__init__(prog, indent_increment, max_help_position, width or _width())
+        super().__init__(prog, indent_increment, max_help_position, width or help_width())
 
 
 class Parser(argparse.ArgumentParser):
@@ -95,8 +96,14 @@ class RootParser(Parser):
         return _help.render(self._names)
 
 
-def create_root(subcmds: "Mapping[str, SubCommand]") -> argparse.ArgumentParser:
-    """The root parser with one sub-parser per command, in the order of the mapping."""
+def create_root(
+    subcmds: "Mapping[str, SubCommand]", argv: Sequence[str] | None = None
+) -> argparse.ArgumentParser:
+    """The root parser with one sub-parser per command, in the order of the mapping.
+
+    Args:
+        argv: what will be parsed; only the command in it gets a sub-parser.
+    """
     from torchx.version import __version__
 
     parser = RootParser(list(subcmds))
@@ -107,9 +114,21 @@ def create_root(subcmds: "Mapping[str, SubCommand]") -> argparse.ArgumentParser:
     subparsers = parser.add_subparsers(
         metavar="COMMAND", parser_class=CommandParser, prog=parser.prog
     )
-    for name in subcmds:
+    chosen = command_name(subcmds, argv or ())
+    for name in [chosen] if chosen else subcmds:
         subparsers.add_parser(name, cmd_name=name, subcmds=subcmds)
     return parser
+
+
+def command_name(names: Container[str], argv: Sequence[str]) -> str | None:
+    """The command in the arguments; `None` when that is not plain."""
+    words = iter(argv)
+    for word in words:
+        if word in ("--log_level", "--color"):
+            next(words, None)
+        elif not word.startswith("-"):
+            return word if word in names else None
+    return None
 
 
 def log_level(parser: argparse.ArgumentParser, text: str) -> int:
@@ -132,14 +151,3 @@ def report_config(args: argparse.Namespace) -> None:
     parser = getattr(args, "cmd_parser", None)
     if isinstance(parser, CommandParser):
         argparse_util.report_config(parser, parser.cmd_name)
-
-
-def _width() -> int:
-    """Columns to use for help, as `shutil.get_terminal_size` tells it."""
-    columns = os.environ.get("COLUMNS", "")
-    if columns.isdigit() and int(columns) > 0:
-        return int(columns) - 2
-    try:
-        return os.get_terminal_size(1).columns - 2
-    except (OSError, ValueError):
-        return 78

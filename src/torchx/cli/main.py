@@ -153,8 +153,8 @@ def main(argv: list[str] | None = None) -> None:
 def _dispatch(subcmds: dict[str, "SubCommand"], argv: list[str]) -> None:
     from torchx.cli import _output, _parser
 
-    parser = create_parser(subcmds)
-    if next((word for word in argv if word in subcmds), None) != "run":
+    parser = _parser.create_root(subcmds, argv)
+    if _parser.command_name(subcmds, argv) != "run":
         _output.set_json("--json" in argv)  # of `run`, the part before the component counts
     args = parser.parse_args(argv)
     level = _parser.log_level(parser, args.log_level)

@@ -67,6 +67,8 @@ class Workspace:
         """
         if not workspace:
             return Workspace({})
+        if _is_plain_path(workspace):  # what the command line gives; YAML takes long to import
+            return Workspace({workspace: ""})
         import yaml
 
         try:
@@ -83,3 +85,8 @@ class Workspace:
             "write `path`, or `path: sub-directory` lines"
         )
         raise InvalidInput(msg)
+
+
+def _is_plain_path(text: str) -> bool:
+    """Whether this is an absolute path that YAML reads as the same text."""
+    return text[0] == "/" and text.isprintable() and not set(text) & set(":# ")

@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from torchx.util._terminal import help_width
 from torchx.util.io import read_conf_file
 
 _TIP_URL = "https://meta-pytorch.org/torchx/latest/component_best_practices.html"
@@ -41,6 +42,15 @@ class TorchXArgumentHelpFormatter(
     argparse.RawDescriptionHelpFormatter, argparse.MetavarTypeHelpFormatter
 ):
     """Keeps the description's line breaks, shows types, and says what is required."""
+
+    def __init__(
+        self,
+        prog: str,
+        indent_increment: int = 2,
+        max_help_position: int = 24,
+        width: int | None = None,
+    ) -> None:
+        super().__init__(prog, indent_increment, max_help_position, width or help_width())
 
     def _get_help_string(self, action: argparse.Action) -> str:
         text = action.help or ""

@@ -1,0 +1,14 @@
+"""The size of the terminal, without what `shutil` costs at the start."""
+
+import os
+
+
+def help_width() -> int:
+    """Columns for help texts, as argparse chooses them."""
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdigit() and int(columns) > 0:
+        return int(columns) - 2
+    try:
+        return (os.get_terminal_size(1).columns or 80) - 2
+    except (OSError, ValueError):  # not a terminal
+        return 78
