@@ -14,7 +14,7 @@ __all__ = ["IMAGE", "__version__"]
 
 def __getattr__(name: str) -> "Any":  # computed on first use: looking for plugins takes time
     if name == "IMAGE":
-        from torchx.version import TORCHX_IMAGE  # type: ignore[attr-defined]  # also on first use
+        from torchx.version import TORCHX_IMAGE
 
         globals()[name] = TORCHX_IMAGE
         return TORCHX_IMAGE

@@ -1,7 +1,7 @@
 """Distributed PyTorch jobs, started by torchrun on every node.
 
-``ddp`` and ``torchrun`` differ in what a plain number for ``-j`` means when ``-h`` is given: ``ddp``
-takes it as processes on one node, ``torchrun`` as nodes with one process for each GPU.
+``ddp`` and ``torchrun`` differ in what a plain number for ``-j`` means when ``-h`` is given:
+``ddp`` takes it as processes on one node, ``torchrun`` as nodes with one process for each GPU.
 """
 
 import os

@@ -5,10 +5,12 @@
 'echo'
 """
 
-from torchx.specs._constants import GiB
+from torchx.specs._constants import GiB as GiB
 from torchx.specs._mounts import parse_mounts
 from torchx.specs._named_resources import (
-    ResourceFactory,
+    ResourceFactory as ResourceFactory,
+)
+from torchx.specs._named_resources import (
     get_named_resources,
     named_resources,
     resource,

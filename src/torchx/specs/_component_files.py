@@ -44,9 +44,13 @@ def load_file(path: str) -> ModuleType:
 def _loaded(absolute: str) -> ModuleType | None:
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)
-        if file and os.path.basename(file) == os.path.basename(absolute):
-            if os.path.realpath(file) == absolute and module.__name__ != "__main__":
-                return module
+        if (
+            file
+            and os.path.basename(file) == os.path.basename(absolute)
+            and os.path.realpath(file) == absolute
+            and module.__name__ != "__main__"
+        ):
+            return module
     return None
 
 

@@ -4,6 +4,7 @@ import json
 import re
 from dataclasses import asdict
 from datetime import datetime
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from torchx.specs._constants import NONE
@@ -115,7 +116,7 @@ def _format_error_message(msg: str, header: str, width: int = 80) -> str:
     if worker:
         msg = worker.group()
     lines = msg.split("\n")
-    for line, following in zip(lines, lines[1:], strict=False):
+    for line, following in pairwise(lines):
         if following.startswith("Exception"):
             msg = line
             break

@@ -42,7 +42,8 @@ def supervisors(scheduler: LocalScheduler, app_id: str) -> list[int]:
 def test_a_job_is_seen_from_another_process_while_it_runs_and_after(launch, scheduler):
     _, app_id = launch("echo hello; while [ ! -e go ]; do sleep 0.02; done")
     seen = scheduler.describe(app_id)
-    assert seen is not None and seen.state is AppState.RUNNING
+    assert seen is not None
+    assert seen.state is AppState.RUNNING
     assert [r.app_id for r in scheduler.list()] == [app_id]
     Path("go").touch()
     assert wait_for_end(scheduler, app_id).state is AppState.SUCCEEDED
@@ -87,7 +88,8 @@ def test_closing_the_scheduler_ends_an_attached_job():
     scheduler.close()
     assert processes_with(MARKER) == []
     found = scheduler.describe(app_id)
-    assert found is not None and found.state is AppState.CANCELLED
+    assert found is not None
+    assert found.state is AppState.CANCELLED
 
 
 def test_closing_the_scheduler_leaves_a_detached_job_alone():
@@ -95,7 +97,8 @@ def test_closing_the_scheduler_leaves_a_detached_job_alone():
     app_id = scheduler.submit(sh(FOREVER), {"detach": True, "grace_s": 1})
     scheduler.close()
     found = scheduler.describe(app_id)
-    assert found is not None and found.state is AppState.RUNNING
+    assert found is not None
+    assert found.state is AppState.RUNNING
     scheduler.cancel(app_id)
     assert wait_for_end(scheduler, app_id).state is AppState.CANCELLED
 
@@ -114,7 +117,8 @@ def test_a_detached_job_goes_on_when_its_launcher_and_session_end(launch, schedu
     process, app_id = launch(FOREVER, detach=True)
     assert process.wait(20) == 0
     found = scheduler.describe(app_id)
-    assert found is not None and found.state is AppState.RUNNING
+    assert found is not None
+    assert found.state is AppState.RUNNING
     for pid in supervisors(scheduler, app_id):
         assert os.getsid(pid) not in (os.getsid(0), process.pid)
     scheduler.cancel(app_id)
@@ -131,7 +135,8 @@ def test_a_forked_child_of_the_launcher_ends_nothing(scheduler):
             os._exit(0)
     os.waitpid(pid, 0)
     found = scheduler.describe(app_id)
-    assert found is not None and found.state is AppState.RUNNING
+    assert found is not None
+    assert found.state is AppState.RUNNING
 
 
 # -- 9: no orphans ------------------------------------------------------------------------------
@@ -166,7 +171,8 @@ def test_killing_all_that_supervises_is_noticed_by_the_next_look(launch, schedul
         os.kill(pid, signal.SIGKILL)
     wait_until(lambda: not any(alive(pid) for pid in supervisors(scheduler, app_id)))
     found = scheduler.describe(app_id)
-    assert found is not None and found.state is AppState.FAILED
+    assert found is not None
+    assert found.state is AppState.FAILED
     assert "killed" in found.msg
     assert processes_with(MARKER) == []
     assert scheduler.list()[0].state is AppState.FAILED
@@ -212,7 +218,8 @@ def test_a_process_id_that_a_stranger_got_is_not_signalled(scheduler):
             f.write(json.dumps(["start", 1, 0, 0, 0, stranger.pid, 1]) + "\n")
             f.write(json.dumps(event) + "\n")
         found = scheduler.describe(app_id)
-        assert found is not None and found.state is AppState.FAILED
+        assert found is not None
+        assert found.state is AppState.FAILED
         scheduler.cancel(app_id)
         scheduler.delete(app_id)
         assert stranger.poll() is None
@@ -399,13 +406,14 @@ def test_a_name_that_cannot_be_a_file_name_is_refused(scheduler, name):
 
 
 def test_a_thousand_replicas_with_1024_files_fail_with_a_way_out(scheduler):
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     code = (
         "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024))\n"
         "from torchx.schedulers.local_scheduler import create_scheduler\n"
         "from torchx.specs.api import AppDef, Role\n"
-        "app = AppDef('job', [Role('w', '', entrypoint='sleep', args=['%s'], num_replicas=1000)])\n"
-        "create_scheduler('test').submit(app, {})\n" % MARKER
+        "app = AppDef('job', [Role('w', '', entrypoint='sleep', args=['"
+        + MARKER
+        + "'], num_replicas=1000)])\n"
+        "create_scheduler('test').submit(app, {})\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 1

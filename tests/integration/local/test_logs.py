@@ -5,6 +5,7 @@ import sys
 import threading
 import time
 from datetime import datetime, timedelta, timezone
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -111,7 +112,7 @@ def test_several_replicas_and_roles_are_merged_by_time(scheduler):
     for blocks in (live, [(b.role, b.replica, b.text) for b in scheduler.log_blocks(app_id)]):
         times = [int(line) for _, _, text in blocks for line in text.split()]
         assert len(times) == 200
-        late = sum(b < a - 30_000_000 for a, b in zip(times, times[1:]))
+        late = sum(b < a - 30_000_000 for a, b in pairwise(times))
         assert late == 0, "a line stands more than 30 ms behind a later one"
         assert {(role, k) for role, k, _ in blocks} == {("a", 0), ("a", 1), ("b", 0), ("b", 1)}
 

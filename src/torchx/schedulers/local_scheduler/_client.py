@@ -6,6 +6,7 @@ import select
 import socket
 import sys
 import time
+from typing import Any
 
 from torchx.errors import BackendUnavailable, JobStartError
 
@@ -34,7 +35,7 @@ class Lifeline:
             os.close(fd)
 
 
-def start(store: Store, job_dir: str, lock: int, spec: "dict[str, object]") -> Lifeline | None:
+def start(store: Store, job_dir: str, lock: int, spec: "dict[str, Any]") -> Lifeline | None:
     """Starts the supervisor of a recorded job and waits until every replica runs.
 
     Args:

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator
 from io import TextIOWrapper
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torchx.schedulers.api import split_lines_iterator
 from torchx.specs.api import is_terminal
@@ -29,7 +29,7 @@ class LogIterator:
     """
 
     def __init__(
-        self, app_id: str, log_file: str, scheduler: "Scheduler", should_tail: bool = True
+        self, app_id: str, log_file: str, scheduler: "Scheduler[Any]", should_tail: bool = True
     ) -> None:
         self._app_id = app_id
         self._log_file = log_file

@@ -282,8 +282,8 @@ def verify(folder: str, role: str, replica: int, attempt: int) -> "list[LogRepor
         with open(os.path.join(folder, "combined.idx"), "rb") as f:
             index = f.read()
     except OSError as err:
-        problem = f"the index cannot be read: {err.strerror}"
-        return [LogReport(role, replica, attempt, Stream.COMBINED, 0, 0, False, problem)]
+        unreadable = f"the index cannot be read: {err.strerror}"
+        return [LogReport(role, replica, attempt, Stream.COMBINED, 0, 0, False, unreadable)]
     totals = {STREAM_STDOUT: (0, 0), STREAM_STDERR: (0, 0)}
     combined_end, ended = 0, False
     for fields in _RECORD.iter_unpack(
@@ -303,7 +303,7 @@ def verify(folder: str, role: str, replica: int, attempt: int) -> "list[LogRepor
         else:
             lines, size = totals[kind]
         found_lines, found_size, unended = _count(os.path.join(folder, name), size)
-        problem = end_problem
+        problem: str | None = end_problem
         if found_size < size:
             problem = f"{size - found_size} of {size} bytes are missing"
         elif kind is not None and found_lines + unended < lines:

@@ -16,7 +16,7 @@ ERROR_FILE = "error.json"
 class JobRecord:
     """What ``job.json`` holds, read once."""
 
-    def __init__(self, path: str, data: "dict[str, object]") -> None:
+    def __init__(self, path: str, data: "dict[str, Any]") -> None:
         self.path = path
         self.data = data
 
@@ -27,20 +27,20 @@ class JobRecord:
     @property
     def roles(self) -> "list[tuple[str, int]]":
         """Name and number of replicas of each role."""
-        roles: list[dict[str, object]] = self.data["roles"]  # type: ignore[assignment]  # plain data
-        return [(str(r["name"]), len(r["dirs"])) for r in roles]  # type: ignore[arg-type]  # ditto
+        roles: list[dict[str, Any]] = self.data["roles"]
+        return [(str(r["name"]), len(r["dirs"])) for r in roles]
 
     def replica_dir(self, role: int, k: int) -> str:
         """Folder of the logs of the first attempt."""
-        roles: list[dict[str, list[str]]] = self.data["roles"]  # type: ignore[assignment]  # ditto
+        roles: list[dict[str, list[str]]] = self.data["roles"]
         return roles[role]["dirs"][k]
 
     def error_file(self, role: int, k: int, attempt: int) -> str | None:
         """Where that attempt of a replica reports its failure; ``None`` if nowhere."""
-        roles: list[dict[str, object]] = self.data["roles"]  # type: ignore[assignment]  # ditto
+        roles: list[dict[str, Any]] = self.data["roles"]
         spec = roles[role]
-        env: dict[str, str] = spec["env"]  # type: ignore[assignment]  # ditto
-        vary: dict[str, list[dict[str, str]]] = spec["vary"]  # type: ignore[assignment]  # ditto
+        env: dict[str, str] = spec["env"]
+        vary: dict[str, list[dict[str, str]]] = spec["vary"]
         different = vary.get(str(k))
         path = (different[1] if different else env).get(ERROR_FILE_ENV, env.get(ERROR_FILE_ENV))
         default = os.path.join(self.replica_dir(role, k), ERROR_FILE)
@@ -61,13 +61,13 @@ class JobRecord:
         from torchx.specs._serialize import app_from_json
 
         data = self.data["app"]
-        return app_from_json(data) if data else None  # type: ignore[arg-type]  # plain data
+        return app_from_json(data) if data else None
 
     def request(self) -> PopenRequest:
         """The request that was submitted."""
         log_dir = self.text("log_dir")
         request = PopenRequest(self.text("app_id"), log_dir, {}, {})
-        roles: list[dict[str, Any]] = self.data["roles"]  # type: ignore[assignment]  # plain data
+        roles: list[dict[str, Any]] = self.data["roles"]
         for role in roles:
             request.role_log_dirs[role["name"]] = role["dirs"]
             request.role_params[role["name"]] = [

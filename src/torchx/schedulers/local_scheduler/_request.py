@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torchx.errors import InvalidInput, JobStartError
 from torchx.specs._macros import MacroPlan
@@ -228,14 +228,14 @@ def render_request(request: PopenRequest) -> str:
 
 def supervisor_roles(
     request: PopenRequest, retries: Mapping[str, tuple[int, str]], cwd: str
-) -> list[dict[str, object]]:
+) -> list[dict[str, Any]]:
     """What the supervisor runs, each role once with what differs between its replicas.
 
     Args:
         retries: maximum and policy by role name; a role that is missing is not retried.
         cwd: directory for replicas that name none.
     """
-    roles: list[dict[str, object]] = []
+    roles: list[dict[str, Any]] = []
     for name, params in request.role_params.items():
         dirs = request.role_log_dirs[name]
         if not params or len(params) != len(dirs):

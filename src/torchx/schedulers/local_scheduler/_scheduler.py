@@ -1,5 +1,6 @@
 """``local_cwd``: runs the replicas of an app as processes of this machine."""
 
+import builtins
 import os
 import threading
 import time
@@ -34,6 +35,7 @@ from ._request import (
     supervisor_roles,
 )
 from ._store import Store
+from ._supervise.tree import attempt_dir, describe_exit
 
 AppId = str
 
@@ -176,7 +178,7 @@ class LocalScheduler(Scheduler[Opts]):
 
     def _record_data(
         self, request: PopenRequest, app: AppDef | None, opts: Opts, cwd: str
-    ) -> dict[str, object]:
+    ) -> dict[str, Any]:
         from torchx.specs._serialize import app_to_json
 
         from ._client import host
@@ -238,7 +240,7 @@ class LocalScheduler(Scheduler[Opts]):
             return None
         info: AppDryRunInfo[PopenRequest] = AppDryRunInfo(found[1].request(), render_request)
         info.app = found[1].app()
-        info.cfg = _as_opts(found[1].data["cfg"])  # type: ignore[arg-type]  # plain data
+        info.cfg = _as_opts(found[1].data["cfg"])
         return info
 
     def list(self, cfg: Mapping[str, CfgVal] | None = None) -> "list[ListAppResponse]":
@@ -380,7 +382,7 @@ class LocalScheduler(Scheduler[Opts]):
 
     def verify_logs(
         self, app_id: str, replicas: "Sequence[tuple[str, int]] | None" = None
-    ) -> "list[LogReport]":
+    ) -> "builtins.list[LogReport]":
         """Compares every log file with its index, attempt by attempt."""
         from . import _logs
 
@@ -390,15 +392,14 @@ class LocalScheduler(Scheduler[Opts]):
         for role, name, k in _targets(record, replicas):
             seen = view.replicas.get((role, k))
             for attempt in range((seen.attempt if seen else 0) + 1):
-                folder = _logs.attempt_dir(record.replica_dir(role, k), attempt)
+                folder = attempt_dir(record.replica_dir(role, k), attempt)
                 reports += _logs.verify(folder, name, k, attempt)
         return reports
 
-    def failed_replicas(self, app_id: str, max_lines: int = 10) -> "list[FailedReplica]":
+    def failed_replicas(self, app_id: str, max_lines: int = 10) -> "builtins.list[FailedReplica]":
         """The replicas whose latest attempt failed, the first failure first."""
         from . import _logs
         from ._states import replica_state
-        from ._supervise.tree import describe_exit
 
         found = self._find(app_id)
         if found is None:
@@ -410,7 +411,7 @@ class LocalScheduler(Scheduler[Opts]):
         for (role, k), replica in sorted(view.replicas.items(), key=lambda i: i[1].ended_ns):
             if replica_state(replica, view) is not AppState.FAILED:
                 continue
-            folder = _logs.attempt_dir(record.replica_dir(role, k), replica.attempt)
+            folder = attempt_dir(record.replica_dir(role, k), replica.attempt)
             failed.append(
                 FailedReplica(
                     role=names[role],

@@ -16,6 +16,7 @@
 import errno
 import json
 import os
+from typing import Any
 
 from torchx.errors import JobStartError
 from torchx.specs.api import TORCHX_HOME
@@ -51,7 +52,7 @@ class Store:
         """Where logs go when no ``log_dir`` is given."""
         return os.path.join(self.home, "logs")
 
-    def create(self, app_id: str, data: "dict[str, object]") -> "tuple[str, int]":
+    def create(self, app_id: str, data: "dict[str, Any]") -> "tuple[str, int]":
         """Records a job that is about to start.
 
         Returns:
@@ -171,7 +172,7 @@ class Store:
         """Lists a job as finished."""
         data = record.data
         fields = (record.text("app_id"), record.text("session"), record.text("name"))
-        submitted = int(data["created_ns"])  # type: ignore[call-overload]  # plain data
+        submitted = int(data["created_ns"])
         journal.finish(self.home, fields, state, (submitted, ended_ns))
 
     def forget(self, record: JobRecord) -> None:

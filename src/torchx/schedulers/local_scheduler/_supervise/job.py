@@ -1,19 +1,20 @@
 """One local job while it runs: starts its replicas, pumps their logs, restarts and ends them."""
 
+import _socket
 import errno
 import os
 import select
 import sys
 import time
 
-try:  # as in tree.py
-    import _signal as signal
-except ImportError:  # pragma: no cover - another interpreter than CPython
-    import signal  # type: ignore[no-redef]  # the same functions under another name
-import _socket
-
 from . import journal, tree
 from .logs import ReplicaLog
+from .tree import signal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 LINGER_S = 1.0
 """How long what a replica left in the background may go on once the job's replicas are done."""
@@ -73,20 +74,20 @@ class RolePlan:
 
     __slots__ = ("index", "max_retries", "name", "policy", "replicas", "restarts")
 
-    def __init__(self, index: int, spec: "dict[str, object]") -> None:
+    def __init__(self, index: int, spec: "dict[str, Any]") -> None:
         self.index = index
         self.name = spec["name"]
-        self.max_retries = int(spec["max_retries"])  # type: ignore[call-overload]  # plain data
+        self.max_retries = int(spec["max_retries"])
         self.policy = spec["policy"]
         self.restarts = 0
         self.replicas: list[Replica] = []
         base_args, base_env = spec["args"], spec["env"]
         vary = spec["vary"]
-        for k, directory in enumerate(spec["dirs"]):  # type: ignore[arg-type]  # plain data
+        for k, directory in enumerate(spec["dirs"]):
             replica = Replica(self, k, directory)
-            args, env, gone, cwd = vary.get(k, (None, {}, (), None))  # type: ignore[attr-defined]
-            replica.args = args or base_args  # type: ignore[assignment]  # ditto
-            replica.env = {**base_env, **env} if env else base_env  # type: ignore[dict-item]  # ditto
+            args, env, gone, cwd = vary.get(k, (None, {}, (), None))
+            replica.args = args or base_args
+            replica.env = {**base_env, **env} if env else base_env
             if gone:
                 replica.env = {n: v for n, v in replica.env.items() if n not in gone}
             replica.cwd = cwd or spec["cwd"]
@@ -100,13 +101,13 @@ class StartFailure(Exception):
 class Supervisor:
     """Runs one job to its end; ``run`` returns once nothing of it is left."""
 
-    def __init__(self, spec: "dict[str, object]", lifeline_fd: int) -> None:
+    def __init__(self, spec: "dict[str, Any]", lifeline_fd: int) -> None:
         self.spec = spec
-        self.roles = [RolePlan(i, r) for i, r in enumerate(spec["roles"])]  # type: ignore[arg-type]
+        self.roles = [RolePlan(i, r) for i, r in enumerate(spec["roles"])]
         self.replicas = [r for role in self.roles for r in role.replicas]
         self.by_pid: dict[int, Replica] = {}
         self.job_dir = str(spec["job_dir"])
-        self.grace_s = float(spec["grace_s"])  # type: ignore[arg-type]  # plain data
+        self.grace_s = float(spec["grace_s"])
         self.journal_fd = os.open(
             os.path.join(self.job_dir, "journal"),
             os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC,
@@ -117,7 +118,7 @@ class Supervisor:
         self.lifeline_fd = lifeline_fd
         self.poller = Poller()
         self.pipes: dict[int, tuple[Replica, ReplicaLog, int]] = {}
-        self.handlers: dict[int, object] = {}
+        self.handlers: dict[int, Callable[[int], None]] = {}
         self.clients: dict[int, Client] = {}
         self.new_log_lines = False
         self.new_events = False
@@ -176,8 +177,8 @@ class Supervisor:
             )
         self._log("".join(lines))
         if said:
-            n, code, what = said.split(b"\n")[0].split(b" ", 2)
-            failed = replicas[int(n)]
+            which, code, what = said.split(b"\n")[0].split(b" ", 2)
+            failed = replicas[int(which)]
             raise StartFailure(
                 f"replica {failed.role.name}/{failed.index} could not be started: "
                 f"{os.strerror(int(code))}: `{what.decode('utf-8', 'replace')}`"
@@ -238,7 +239,7 @@ class Supervisor:
         if self.original_nofile:
             import resource
 
-            resource.setrlimit(resource.RLIMIT_NOFILE, self.original_nofile)  # type: ignore[arg-type]
+            resource.setrlimit(resource.RLIMIT_NOFILE, self.original_nofile)
 
     def _environment(self, replica: "Replica") -> "dict[str, str]":
         env = {**self.own_env, **replica.env}
@@ -280,7 +281,7 @@ class Supervisor:
                 if fd in self.pipes:
                     self._pump(fd)
                 else:
-                    self.handlers[fd](fd)  # type: ignore[operator]  # bound methods
+                    self.handlers[fd](fd)
         except OSError as err:
             self._log_failed(err)
 
@@ -482,7 +483,7 @@ class Supervisor:
             str(spec["home"]),
             (str(spec["app_id"]), str(spec["session"]), str(spec["name"])),
             state,
-            (int(spec["created_ns"]), ended),  # type: ignore[call-overload]  # plain data
+            (int(spec["created_ns"]), ended),
         )
         for client in list(self.clients.values()):
             self._drop(client)
@@ -537,7 +538,7 @@ class Supervisor:
         if self.spec["attached"]:
             self._on(self.lifeline_fd, self._launcher_gone)
             try:
-                pid = int(self.spec["launcher_pid"])  # type: ignore[call-overload]  # plain data
+                pid = int(self.spec["launcher_pid"])
                 pidfd = os.pidfd_open(pid)
             except (AttributeError, OSError):
                 return
@@ -546,7 +547,7 @@ class Supervisor:
             else:
                 os.close(pidfd)
 
-    def _on(self, fd: int, handler: object) -> None:
+    def _on(self, fd: int, handler: "Callable[[int], None]") -> None:
         self.handlers[fd] = handler
         self.poller.add(fd)
 
@@ -564,7 +565,7 @@ class Supervisor:
 
     def _accept(self, _fd: int) -> None:
         try:
-            fd, _ = self.listener._accept()
+            fd, _ = self.listener._accept()  # type: ignore[attr-defined]  # CPython's own
         except OSError as err:
             if err.errno not in (errno.EAGAIN, errno.ECONNABORTED, errno.EMFILE, errno.ENFILE):
                 raise

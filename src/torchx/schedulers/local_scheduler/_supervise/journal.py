@@ -18,6 +18,10 @@ batch of whole lines, in the order in which they were written.
 import os
 import time
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 TERMINAL = frozenset(("SUCCEEDED", "FAILED", "CANCELLED"))
 
 INDEX_RECORD_BYTES = 40
@@ -91,7 +95,7 @@ def free_reserve(job_dir: str) -> None:
         pass
 
 
-def complete(spec: "dict[str, object]", message: str) -> None:
+def complete(spec: "dict[str, Any]", message: str) -> None:
     """Writes the end that the supervisor could not write."""
     free_reserve(str(spec["job_dir"]))
     now = time.time_ns()
@@ -103,5 +107,5 @@ def complete(spec: "dict[str, object]", message: str) -> None:
         str(spec["home"]),
         (str(spec["app_id"]), str(spec["session"]), str(spec["name"])),
         "FAILED",
-        (int(spec["created_ns"]), now),  # type: ignore[call-overload]  # plain data
+        (int(spec["created_ns"]), now),
     )

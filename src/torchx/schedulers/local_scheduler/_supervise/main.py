@@ -11,13 +11,13 @@ import os
 import sys
 import time
 
-try:  # as in tree.py
-    import _signal as signal
-except ImportError:  # pragma: no cover - another interpreter than CPython
-    import signal  # type: ignore[no-redef]  # the same functions under another name
-
 from . import journal, tree
 from .job import KILL_WAIT_S, StartFailure, Supervisor
+from .tree import signal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 FDS_PER_REPLICA = 6
 FDS_RESERVED = 64
@@ -38,7 +38,7 @@ def _raise_fd_limit(needed: int) -> "tuple[tuple[int, int] | None, str]":
     return (soft, hard), ""
 
 
-def _read_spec(fd: int) -> "dict[str, object]":
+def _read_spec(fd: int) -> "dict[str, Any]":
     size = int.from_bytes(_read_exactly(fd, 8), "little")
     spec: dict[str, object] = marshal.loads(_read_exactly(fd, size))
     return spec
@@ -62,7 +62,7 @@ def _reply(fd: int, text: str) -> None:
         pass  # the launcher is gone; the lifeline tells the same
 
 
-def _supervise(spec: "dict[str, object]", guard_pid: int) -> int:
+def _supervise(spec: "dict[str, Any]", guard_pid: int) -> int:
     tree.prctl(tree.PR_SET_CHILD_SUBREAPER, 1)
     tree.prctl(tree.PR_SET_PDEATHSIG, 15)
     if os.getppid() != guard_pid:
@@ -84,7 +84,7 @@ def _supervise(spec: "dict[str, object]", guard_pid: int) -> int:
     return 0
 
 
-def _guard(spec: "dict[str, object]", supervisor_pid: int) -> None:
+def _guard(spec: "dict[str, Any]", supervisor_pid: int) -> None:
     """Waits for the supervisor; if it was killed, ends what it left and completes the record."""
     devnull = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1):
@@ -130,7 +130,7 @@ def main() -> None:
     """
     os.setsid()
     spec = _read_spec(0)
-    roles: list[dict[str, list[str]]] = spec["roles"]  # type: ignore[assignment]  # plain data
+    roles: list[dict[str, list[str]]] = spec["roles"]
     needed = FDS_RESERVED + FDS_PER_REPLICA * sum(len(r["dirs"]) for r in roles)
     limits, problem = _raise_fd_limit(needed)
     if problem:

@@ -2,10 +2,14 @@
 
 import os
 
-try:  # the public module costs 3 ms of enum conversions, which each job would wait for
-    import _signal as signal
-except ImportError:  # pragma: no cover - another interpreter than CPython
-    import signal  # type: ignore[no-redef]  # the same functions under another name
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal as signal
+else:
+    try:  # the public module costs 3 ms of enum conversions, which each job would wait for
+        import _signal as signal
+    except ImportError:  # pragma: no cover - another interpreter than CPython
+        import signal
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36

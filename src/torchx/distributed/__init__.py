@@ -1,0 +1,115 @@
+"""Helpers for PyTorch programs that run in several processes. Needs PyTorch."""
+
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Literal
+
+import torch
+import torch.distributed as dist
+
+from torchx.util.cuda import has_cuda_devices
+
+Backend = Literal["nccl", "gloo", "auto"]
+
+
+def _initialized() -> bool:
+    return bool(dist.is_available() and dist.is_initialized())
+
+
+def local_rank() -> int:
+    """Rank of this process on its machine; 0, with a warning in a group, if it is not told."""
+    if "LOCAL_RANK" in os.environ:
+        return int(os.environ["LOCAL_RANK"])
+    if _initialized():
+        warnings.warn(
+            "LOCAL_RANK is not set though the process group is initialized: taking 0;"
+            " launch the program with torchrun",
+            stacklevel=2,
+        )
+    return 0
+
+
+def rank() -> int:
+    """Rank of this process in the job."""
+    return int(dist.get_rank()) if _initialized() else int(os.environ.get("RANK", "0"))
+
+
+def world_size() -> int:
+    """Number of processes of the job."""
+    return int(dist.get_world_size()) if _initialized() else int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def is_rank0() -> bool:
+    """Whether this is the first process of the job."""
+    return rank() == 0
+
+
+def is_local_rank0() -> bool:
+    """Whether this is the first process on its machine."""
+    return local_rank() == 0
+
+
+def local_cuda_device() -> torch.device:
+    """The GPU of this process."""
+    return torch.device(f"cuda:{local_rank()}")
+
+
+def local_device() -> torch.device:
+    """The device of this process: its GPU if the group works on GPUs, else the CPU.
+
+    Without a group: a GPU if there is one.
+    """
+    if _initialized():
+        return local_cuda_device() if dist.get_backend() == "nccl" else torch.device("cpu")
+    return torch.device("cuda" if has_cuda_devices() else "cpu")
+
+
+def init_pg(backend: Backend = "auto", **kwargs: Any) -> torch.device:
+    """Initializes the default process group; one of a single process outside of torchrun.
+
+    Args:
+        backend: ``auto`` takes nccl if it and a GPU are there, else gloo.
+        kwargs: go to ``torch.distributed.init_process_group``.
+
+    Returns:
+        The device that goes with the backend.
+    """
+    chosen = backend
+    if backend == "auto":
+        gpus = torch.cuda.is_available() and torch.cuda.device_count() > 0
+        chosen = "nccl" if gpus and dist.is_nccl_available() else "gloo"
+    if dist.is_torchelastic_launched():
+        dist.init_process_group(backend=chosen, **kwargs)
+    else:
+        os.environ["MASTER_ADDR"] = "localhost"
+        os.environ["MASTER_PORT"] = "0"
+        dist.init_process_group(backend=chosen, rank=0, world_size=1, **kwargs)
+    return local_cuda_device() if chosen == "nccl" else torch.device("cpu")
+
+
+@contextmanager
+def on_rank0_first() -> Iterator[None]:
+    """Lets the first process go through the block before all others."""
+    with _first(is_rank0()):
+        yield
+
+
+@contextmanager
+def on_local_rank0_first() -> Iterator[None]:
+    """Lets the first process of each machine go through the block before the others."""
+    with _first(is_local_rank0()):
+        yield
+
+
+@contextmanager
+def _first(mine: bool) -> Iterator[None]:
+    grouped = _initialized()
+    if grouped and not mine:
+        dist.barrier()
+    try:
+        yield
+    finally:
+        if grouped and mine:
+            dist.barrier()

@@ -1,0 +1,1 @@
+"""Programs and helpers for jobs; a job never needs them."""
