@@ -4,6 +4,7 @@ import argparse
 
 from torchx.cli.argparse_util import ArgOnceAction
 from torchx.schedulers import get_default_scheduler_name, get_scheduler_factories
+from torchx.specs import CfgVal, runopts
 
 DEFAULT_SCHEDULER = "local_cwd"
 
@@ -43,6 +44,20 @@ def add_json(subparser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="write JSON to stdout and nothing else, errors included",
     )
+
+
+def parse_cfg(scheduler: str, opts: runopts, text: str) -> dict[str, CfgVal]:
+    """Reads ``-cfg``; ends the command when it cannot be read."""
+    try:
+        return opts.cfg_from_str(text)
+    except ValueError as err:
+        from torchx.cli import _output
+
+        _output.fail(
+            f"cannot read `-cfg {text}`: {err}",
+            kind=type(err).__name__,
+            hint=f"write -cfg key=value[,key=value]; `torchx runopts {scheduler}` shows the keys",
+        )
 
 
 def check_scheduler(scheduler: str) -> None:

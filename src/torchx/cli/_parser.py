@@ -34,7 +34,9 @@ class Parser(argparse.ArgumentParser):
         super().__init__(formatter_class=HelpFormatter, **kwargs)
 
     def error(self, message: str) -> "NoReturn":
-        message += self._suggestion(message)
+        suggestion = self._suggestion(message)
+        if suggestion:
+            message = f"{message}.{suggestion}"
         _output.error_json("UsageError", message)
         self.exit(2, f"{self.format_usage()}{self.prog}: error: {message}\n")
 

@@ -6,7 +6,7 @@ from torchx.cli import _arguments, _output
 from torchx.cli.argparse_util import torchxconfig_list
 from torchx.cli.cmd_base import SubCommand
 from torchx.runner import config, get_runner
-from torchx.specs import AppState
+from torchx.specs import AppState, CfgVal
 
 HANDLE_HEADER = "APP HANDLE"
 NAME_HEADER = "APP NAME"
@@ -39,9 +39,10 @@ class CmdList(SubCommand):
         _arguments.check_scheduler(args.scheduler)
         scheduler = str(args.scheduler)
         with get_runner() as runner:
-            cfg = {}
+            cfg: dict[str, CfgVal] = {}
             if args.scheduler_args:
-                cfg = runner.scheduler_run_opts(scheduler).cfg_from_str(args.scheduler_args)
+                opts = runner.scheduler_run_opts(scheduler)
+                cfg = _arguments.parse_cfg(scheduler, opts, args.scheduler_args)
             config.apply(scheduler=scheduler, cfg=cfg)
             apps = runner.list(scheduler, cfg or None)
         if args.state:

@@ -240,7 +240,8 @@ class CmdRun(SubCommand):
         args.scheduler = str(args.scheduler)
         cfg: dict[str, CfgVal] = {}
         if args.scheduler_args:
-            cfg = runner.scheduler_run_opts(args.scheduler).cfg_from_str(args.scheduler_args)
+            opts = runner.scheduler_run_opts(args.scheduler)
+            cfg = _arguments.parse_cfg(args.scheduler, opts, args.scheduler_args)
         name, component_args = _parse_component_name_and_args(
             args.component_name_and_args, self._parser()
         )
@@ -455,7 +456,7 @@ def _failure_text(runner: Runner, handle: str, status: AppStatus) -> str:
             lines.append(f"    log: {replica.log_path}")
     if not failed:
         lines.append(status.format())
-    elif status.msg and status.state == AppState.FAILED:
+    elif status.msg and not any(str(replica.reason) in status.msg for replica in failed):
         lines.append(f"  {status.msg}")
     return "\n".join(lines).rstrip()
 
@@ -465,19 +466,25 @@ def _none_known(_handle: str) -> list[Any]:
 
 
 def _ending(replica: Any) -> str:  # a FailedReplica, or what a stand-in gives
-    code = replica.exit_code
-    if code is None:
-        return str(replica.reason or "failed")
-    if code < 0:
-        import signal
+    reason = str(replica.reason or "")
+    how = _exit_text(replica.exit_code)
+    told = how.rpartition(" ")[2]  # the number or the name of the signal
+    if not how or (reason and told in reason):
+        return reason or "failed"
+    return f"{how}, {reason}" if reason else how
 
-        try:
-            how = f"killed by {signal.Signals(-code).name}"
-        except ValueError:
-            how = f"killed by signal {-code}"
-    else:
-        how = f"exit code {code}"
-    return f"{how}, {replica.reason}" if replica.reason else how
+
+def _exit_text(code: int | None) -> str:
+    if code is None:
+        return ""
+    if code >= 0:
+        return f"exit code {code}"
+    import signal
+
+    try:
+        return f"killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"killed by signal {-code}"
 
 
 def _outcome_json(handle: str, status: AppStatus | None) -> dict[str, object]:

@@ -250,9 +250,10 @@ class runopts:
             opt = self.get(key)
             if opt is None:
                 logger.warning(
-                    "run option `%s` is unknown and ignored; valid options are: %s",
+                    "run option `%s` is unknown and ignored; valid options are: %s%s",
                     key,
                     ", ".join(sorted(self._opts)) or "(none declared)",
+                    self.suggestion(key),
                 )
                 continue
             try:
