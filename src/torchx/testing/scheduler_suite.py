@@ -11,7 +11,7 @@ Subclass ``SchedulerContract``, name the class ``Test…`` and give it a schedul
 
 What is tested follows ``scheduler.features``: what they declare must work, what they do not must be
 refused. Other fixtures to override: ``opts`` (run options of every job), ``image`` (with ``sh`` and
-``python3``), ``resource``, ``host_dir`` where ``mounts`` are declared, and ``other_scheduler`` where
+``python3``), ``resource``, ``host_dir`` where ``mounts`` are declared, ``other_scheduler`` where
 ``durable`` is. Settings: ``timeout_s``, ``requires_resource``, ``attempt_variable``.
 """
 

@@ -184,7 +184,7 @@ class LocalScheduler(Scheduler[Opts]):
         from ._client import host
 
         retries = {r.name: (r.max_retries, r.retry_policy.name) for r in app.roles} if app else {}
-        own_logs = not opts.log_dir
+        own_logs = request.log_dir.startswith(os.path.join(Store().log_base(), ""))
         return {
             "version": 1,
             "app_id": request.app_id,
@@ -442,9 +442,11 @@ _UNREACHABLE_PAUSE_S = 0.5
 """Pause between looks at a job that cannot be reached, on another machine say."""
 
 
-def _as_opts(cfg: Mapping[str, CfgVal]) -> Opts:
+def _as_opts(cfg: object) -> Opts:
     if isinstance(cfg, Opts):
         return cfg
+    if not isinstance(cfg, Mapping):
+        return Opts()  # a client's own object in its place (NeMo-Run)
     given = {k: v for k, v in cfg.items() if k in _OPTION_NAMES and v is not None}
     return Opts.from_cfg(given)
 

@@ -1,0 +1,135 @@
+"""Every name that published programs import from the modules that exist so far."""
+
+import importlib
+
+import pytest
+
+NEMO_RUN = """
+torchx: IMAGE specs
+torchx.cli.cmd_log: _prefix_line find_role_replicas validate
+torchx.cli.colors: ENDC GREEN ORANGE BLUE GRAY
+torchx.components: dist
+torchx.components.dist: _noquote parse_nnodes ddp
+torchx.runner.api: Runner
+torchx.runner.events: log_event
+torchx.schedulers: get_scheduler_factories
+torchx.schedulers.api: AppDryRunInfo DescribeAppResponse ListAppResponse Scheduler Stream
+    filter_regex split_lines split_lines_iterator
+torchx.schedulers.ids: make_unique
+torchx.schedulers.local_scheduler: AppId COMBINED_LOG STDOUT_LOG STDERR_LOG CWDImageProvider
+    ImageProvider LocalOpts Opts LocalScheduler LogIterator PopenRequest _LocalAppDef
+torchx.specs: AppDef AppDryRunInfo AppHandle AppState AppStatus ReplicaStatus Role RoleStatus
+    make_app_handle parse_app_handle parse_mounts resource runopts macros
+torchx.specs.api: AppDef AppDryRunInfo AppState AppStatus ReplicaStatus Role RoleStatus is_started
+    is_terminal parse_app_handle
+torchx.specs.builders: make_app_handle
+torchx.util.types: none_throws
+"""
+MONARCH = """
+torchx: specs
+torchx.runner: Runner
+torchx.schedulers: SchedulerFactory
+torchx.schedulers.local_scheduler: create_scheduler
+torchx.specs: AppDef AppDryRunInfo AppState AppStatus CfgVal Role RoleStatus parse_app_handle macros
+    resource
+torchx.specs.api: is_terminal ReplicaState ReplicaStatus
+torchx.specs.builders: parse_args
+torchx.util.types: decode decode_optional
+"""
+AX = """
+torchx.runner: get_runner Runner
+torchx.specs: AppDef AppState AppStatus CfgVal
+torchx.runtime.tracking: FsspecResultTracker
+torchx.components.utils: booth python
+torchx.version: TORCHX_IMAGE
+"""
+TORCHFT = """
+torchx.specs: AppDef Role resource
+torchx.components: dist
+torchx.components.dist: ddp
+torchx.runner: get_runner Runner
+"""
+CODEFLARE = """
+torchx.components.dist: ddp
+torchx.runner: get_runner Runner
+torchx.specs: AppHandle AppDryRunInfo parse_app_handle
+"""
+ELSEWHERE = """
+torchx.specs: AppDef Role Resource named_resources
+torchx.runner: get_runner
+torchx.util.colors: GREEN BLUE ORANGE GRAY ENDC
+"""
+CLIENTS = {
+    "NeMo-Run": NEMO_RUN,
+    "Monarch": MONARCH,
+    "Ax": AX,
+    "TorchFT": TORCHFT,
+    "CodeFlare": CODEFLARE,
+    "elsewhere": ELSEWHERE,
+}
+
+
+def imports(text: str) -> list[tuple[str, str]]:
+    """Module and name of each import that a client's list holds."""
+    found, module = [], ""
+    for word in text.split():
+        if word.endswith(":"):
+            module = word[:-1]
+        else:
+            found.append((module, word))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("client", "module", "name"),
+    [(client, *item) for client, text in CLIENTS.items() for item in imports(text)],
+)
+def test_a_name_that_a_client_imports_is_there(client, module, name):
+    try:
+        value = getattr(importlib.import_module(module), name)
+    except AttributeError:
+        value = importlib.import_module(f"{module}.{name}")
+    assert value is not None
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "torchx.runner.Runner.cancel",
+        "torchx.runner.Runner.describe",
+        "torchx.runner.Runner.status",
+        "torchx.schedulers.local_scheduler.LocalScheduler.schedule",
+        "torchx.schedulers.local_scheduler.LocalScheduler.describe",
+        "torchx.schedulers.local_scheduler.make_unique",
+    ],
+)
+def test_a_name_that_a_client_patches_can_be_patched(monkeypatch, path):
+    monkeypatch.setattr(path, "patched")
+
+
+def test_the_first_arguments_are_where_clients_put_them():
+    import inspect
+
+    from torchx.runner import Runner
+    from torchx.schedulers.api import Scheduler
+    from torchx.schedulers.local_scheduler import LogIterator, _LocalAppDef
+
+    def parameters(function):
+        return list(inspect.signature(function).parameters)
+
+    assert parameters(Runner.__init__)[1:5] == [
+        "name",
+        "scheduler_factories",
+        "component_defaults",
+        "scheduler_params",
+    ]
+    assert parameters(Runner.dryrun)[1:5] == ["app", "scheduler", "cfg", "workspace"]
+    assert parameters(Scheduler.__init__)[1:] == ["backend", "session_name"]
+    assert parameters(LogIterator)[:4] == ["app_id", "log_file", "scheduler", "should_tail"]
+    assert parameters(_LocalAppDef)[:2] == ["id", "log_dir"]
+
+
+def test_logger_names_are_below_torchx():
+    from torchx.runner import api
+
+    assert api.logger.name.startswith("torchx")
