@@ -210,6 +210,7 @@ def _default_dirs() -> list[str]:
 def _load(
     scheduler: str, file: _File, cfg: dict[str, CfgVal], declared: Callable[[], runopts]
 ) -> None:
+    _check_registered(scheduler, _all_factories())
     section = file.sections.get(scheduler)
     if section is None:
         return
@@ -260,9 +261,7 @@ def _warn_unknown(file: _File, section: str, key: str, text: str, opts: runopts)
 
 
 def _scheduler_opts(scheduler: str) -> runopts:
-    factories = _all_factories()
-    _check_registered(scheduler, factories)
-    return _make_opts(scheduler, factories[scheduler])
+    return _make_opts(scheduler, _all_factories()[scheduler])
 
 
 def _all_factories() -> dict[str, SchedulerFactory]:

@@ -180,8 +180,9 @@ def test_a_percent_sign_is_a_value_like_any_other() -> None:
 
 def test_an_unknown_scheduler_is_refused_with_the_valid_names() -> None:
     message = "`no` is not a registered scheduler. Valid scheduler names: t, fake"
-    with pytest.raises(ValueError, match=message):
-        loaded("[no]\na = 1\n", name="no")
+    for text in ("[no]\na = 1\n", ""):
+        with pytest.raises(ValueError, match=message):
+            loaded(text, name="no")
 
 
 def test_a_factory_that_makes_no_scheduler_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
