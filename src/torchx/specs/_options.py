@@ -325,7 +325,7 @@ class runopts:
         return f"Unknown run option `{name}`. Valid options are: {valid}{self.suggestion(name)}"
 
     def suggestion(self, name: str) -> str:
-        """A hint at a similar option, beginning with ``. ``; empty if there is none."""
+        """A hint at a similar option, to be put behind a sentence; empty if there is none."""
         from difflib import get_close_matches
 
         close = get_close_matches(cases.camel_to_snake(name), self._opts, n=1)
