@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, overload
 
 from torchx.errors import BackendUnavailable, UnsupportedRequest
 from torchx.runner import _prepare, events
+from torchx.runner._building import build_images, build_into
+from torchx.runner._pauses import Pauses
 from torchx.runner.config import get_config, get_configs
 from torchx.runner.events import log_event
 from torchx.schedulers import SchedulerFactory, get_scheduler_factories
@@ -51,7 +53,6 @@ DEFAULT_SESSION_NAME = "torchx"
 
 _MAX_MISSES = 5
 """Times in a row that ``wait`` puts up with a backend that cannot be reached."""
-_SHORTEST_PAUSE_S = 0.01
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -296,7 +297,7 @@ class Runner:
             resolved = resolve_cfg(sched.run_opts(), cfg)
             sched._pre_build_validate(app, scheduler, resolved)
             if isinstance(sched, WorkspaceMixin):
-                _build(sched, app, workspace, resolved)
+                build_into(sched, app, workspace, resolved)
             # release 0.7 had no third parameter (NeMo-Run's schedulers)
             if _prepare.accepts(sched._validate, app, scheduler, resolved):
                 sched._validate(app, scheduler, resolved)
@@ -332,7 +333,7 @@ class Runner:
             roles = [app_or_role] if isinstance(app_or_role, Role) else app_or_role.roles
             built: dict[tuple[str, Workspace], str] = {}
             if isinstance(sched, WorkspaceMixin):
-                built = _build_images(sched, roles, resolve_cfg(sched.run_opts(), cfg))
+                built = build_images(sched, roles, resolve_cfg(sched.run_opts(), cfg))
         if isinstance(app_or_role, Role):
             return next(iter(built.values()), None)
         return built
@@ -370,7 +371,7 @@ class Runner:
         """
         scheduler, app_id, backend = self._find(app_handle)
         with log_event("wait", backend, app_id):
-            pauses = _Pauses(scheduler, app_id, wait_interval)
+            pauses = Pauses(scheduler, app_id, wait_interval)
             last: AppState | None = None
             misses = 0
             while True:
@@ -583,73 +584,6 @@ class Runner:
             for app in apps:
                 app.app_handle = make_app_handle(scheduler, self._name, app.app_id)
             return apps
-
-
-class _Pauses:
-    """Waits between two looks at an app, through the hook of the scheduler where it has one."""
-
-    def __init__(self, scheduler: "Scheduler[Any]", app_id: str, interval_s: float) -> None:
-        self._hook = getattr(scheduler, "wait_for_change", None)
-        self._app_id = app_id
-        self._interval_s = interval_s
-        self._extra_s = 0.0
-
-    def pause(self, changed: bool) -> None:
-        """Returns when there may be news, at the latest after the interval.
-
-        A hook that keeps returning at once without news is slowed down to the interval: a
-        scheduler that has one may still have nothing to wait on for this app.
-        """
-        if self._hook is None:
-            time.sleep(self._interval_s)
-            return
-        start = time.monotonic()
-        self._hook(self._app_id, self._interval_s)
-        waited = time.monotonic() - start
-        if changed or waited >= min(_SHORTEST_PAUSE_S, self._interval_s):
-            self._extra_s = 0.0
-            return
-        self._extra_s = min(max(2 * self._extra_s, _SHORTEST_PAUSE_S), self._interval_s)
-        time.sleep(self._extra_s)
-
-
-def _build(
-    scheduler: "WorkspaceMixin[Any]",
-    app: AppDef,
-    workspace: Workspace | str | None,
-    cfg: Mapping[str, CfgVal],
-) -> None:
-    """Builds the workspaces of all roles, the first role's replaced by ``workspace``."""
-    if workspace:
-        if isinstance(workspace, str):
-            workspace = Workspace.from_str(workspace)
-        role = app.roles[0]
-        role.workspace = workspace
-        logger.info("role `%s` of app `%s` gets workspace `%s`", role.name, app.name, workspace)
-    scheduler.build_workspaces(app.roles, cfg)
-
-
-def _build_images(
-    scheduler: "WorkspaceMixin[Any]", roles: Sequence[Role], cfg: Mapping[str, CfgVal]
-) -> dict[tuple[str, Workspace], str]:
-    """Built images by image and workspace, without those whose role needs more than an image."""
-    built: dict[tuple[str, Workspace], str] = {}
-    partial = set()
-    copies = [_prepare.own_role(role) for role in roles if role.workspace]
-    before = [_prepare.own_role(role) for role in copies]
-    scheduler.build_workspaces(copies, cfg)
-    for role, original in zip(copies, before, strict=True):
-        key = (original.image, none_throws(original.workspace))
-        built[key] = role.image
-        if {**vars(role), "image": ""} != {**vars(original), "image": ""}:
-            partial.add(key)
-            logger.warning(
-                "the build of workspace `%s` changes more of role `%s` than its image,"
-                " the image alone is not enough and is left out",
-                original.workspace,
-                role.name,
-            )
-    return {key: image for key, image in built.items() if key not in partial}
 
 
 def _method(scheduler: object, name: str, backend: str) -> Any:

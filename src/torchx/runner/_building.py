@@ -1,0 +1,51 @@
+"""Workspaces on their way into images."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torchx.runner import _prepare
+from torchx.specs.api import AppDef, CfgVal, Role, Workspace
+from torchx.util.types import none_throws
+from torchx.workspace.api import WorkspaceMixin
+
+logger: logging.Logger = logging.getLogger("torchx.runner.api")
+
+
+def build_into(
+    scheduler: "WorkspaceMixin[Any]",
+    app: AppDef,
+    workspace: Workspace | str | None,
+    cfg: Mapping[str, CfgVal],
+) -> None:
+    """Builds the workspaces of all roles, the first role's replaced by ``workspace``."""
+    if workspace:
+        if isinstance(workspace, str):
+            workspace = Workspace.from_str(workspace)
+        role = app.roles[0]
+        role.workspace = workspace
+        logger.info("role `%s` of app `%s` gets workspace `%s`", role.name, app.name, workspace)
+    scheduler.build_workspaces(app.roles, cfg)
+
+
+def build_images(
+    scheduler: "WorkspaceMixin[Any]", roles: Sequence[Role], cfg: Mapping[str, CfgVal]
+) -> dict[tuple[str, Workspace], str]:
+    """Built images by image and workspace, without those whose role needs more than an image."""
+    built: dict[tuple[str, Workspace], str] = {}
+    partial = set()
+    copies = [_prepare.own_role(role) for role in roles if role.workspace]
+    before = [_prepare.own_role(role) for role in copies]
+    scheduler.build_workspaces(copies, cfg)
+    for role, original in zip(copies, before, strict=True):
+        key = (original.image, none_throws(original.workspace))
+        built[key] = role.image
+        if {**vars(role), "image": ""} != {**vars(original), "image": ""}:
+            partial.add(key)
+            logger.warning(
+                "the build of workspace `%s` changes more of role `%s` than its image,"
+                " the image alone is not enough and is left out",
+                original.workspace,
+                role.name,
+            )
+    return {key: image for key, image in built.items() if key not in partial}
