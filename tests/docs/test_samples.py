@@ -1,7 +1,9 @@
 """Runs every code sample of README and docs, page by page, each in a directory of its own.
 
-The blocks of a page run in order. One that begins with ``# file: NAME`` is written to that file. A
-comment in front of a block may say ``needs torch``, or ``not run: REASON``.
+The blocks of a page run in order. One that begins with ``# file: NAME`` is written to that file; a
+``pyproject.toml`` is installed, as far as its entry points go. A comment in front of a block may
+say ``needs torch``, or that it is one of the commands that `.ci/run` runs in an environment of its
+own.
 """
 
 import importlib.util
@@ -16,14 +18,16 @@ from typing import NamedTuple
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-RUN_BY_CI = ("main command", "test command")
-"""Marks of the two commands in README that `.ci/run` runs in fresh checkouts."""
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+RUN_BY_CI = ("main command", "test command", "install command")
+MARKS = (*RUN_BY_CI, "needs torch", "")
 BLOCK = re.compile(
     r"^(?:<!-- (?P<mark>[^\n]*?) -->\n)?```(?P<language>\S+)\n(?P<code>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
-SHOWN_ONLY = ("text", "toml", "{toctree}", "{eval-rst}")
+NO_CODE = ("text", "{toctree}", "{eval-rst}")
+FILE = re.compile(r"# file: (\S+)\n")
+ENTRY_POINTS = re.compile(r'\[project\.entry-points\."(\S+)"\]\n((?:.+ = .+\n)+)')
 
 
 class Block(NamedTuple):
@@ -37,12 +41,18 @@ class Block(NamedTuple):
 
 
 def blocks(page: Path) -> list[Block]:
-    found = [
-        Block(m["mark"] or "", m["language"], m["code"]) for m in BLOCK.finditer(page.read_text())
-    ]
+    text = page.read_text()
+    found = [Block(m["mark"] or "", m["language"], m["code"]) for m in BLOCK.finditer(text)]
+    assert text.count("```") == 2 * len(found), f"a block of {page} is not understood"
     for block in found:
-        assert block.language in ("bash", "python", "ini", *SHOWN_ONLY), block
-    return [b for b in found if b.language not in SHOWN_ONLY and b.mark not in RUN_BY_CI]
+        assert block.mark in MARKS, block
+        assert block.language in ("bash", "python", "ini", "toml", *NO_CODE), block
+        assert block.language in ("bash", "python", *NO_CODE) or FILE.match(block.code), block
+    return [b for b in found if b.language not in NO_CODE and b.mark not in RUN_BY_CI]
+
+
+def page_id(page: Path) -> str:
+    return str(page.relative_to(ROOT))
 
 
 def run(found: list[Block], folder: Path) -> None:
@@ -50,11 +60,12 @@ def run(found: list[Block], folder: Path) -> None:
     bin_dir = Path(sys.executable).parent
     env = {**os.environ, "PATH": f"{bin_dir}{os.pathsep}{os.environ['PATH']}"}
     for block in found:
-        if block.mark.startswith("not run: "):
-            continue
-        named = re.match(r"# file: (\S+)\n", block.code)
+        named = FILE.match(block.code)
         if named:
-            (folder / named[1]).write_text(block.code)
+            write(folder / named[1], block.code)
+            if named[1] == "pyproject.toml":
+                install(folder, block.code)
+                env["PYTHONPATH"] = str(folder)
             continue
         code = block.code.replace(".venv/bin/", f"{bin_dir}/")
         program = (
@@ -66,7 +77,21 @@ def run(found: list[Block], folder: Path) -> None:
         assert done.returncode == 0, f"{block.code}\n---\n{done.stdout}\n---\n{done.stderr}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def install(folder: Path, pyproject: str) -> None:
+    """Leaves what an installer would, without one and thus without a network."""
+    groups = ENTRY_POINTS.findall(pyproject)
+    assert groups, pyproject
+    text = "".join(f"[{group}]\n" + lines.replace('"', "") for group, lines in groups)
+    write(folder / "sample-1.0.dist-info/entry_points.txt", text)
+    write(folder / "sample-1.0.dist-info/METADATA", "Name: sample\nVersion: 1.0\n")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
 def test_samples_run(page: Path, tmp_path: Path) -> None:
     run([b for b in blocks(page) if not b.needs_torch], tmp_path)
 
@@ -76,14 +101,15 @@ def test_samples_run(page: Path, tmp_path: Path) -> None:
     importlib.util.find_spec("torch") is None, reason="PyTorch is not installed: pip install torch"
 )
 @pytest.mark.parametrize(
-    "page", [p for p in PAGES if any(b.needs_torch for b in blocks(p))], ids=lambda p: p.name
+    "page", [p for p in PAGES if any(b.needs_torch for b in blocks(p))], ids=page_id
 )
 def test_samples_with_torch_run(page: Path, tmp_path: Path) -> None:
     run([b for b in blocks(page) if b.needs_torch], tmp_path)
 
 
-def test_the_commands_that_ci_runs_are_in_the_readme() -> None:
-    readme = (ROOT / "README.md").read_text()
+def test_the_commands_that_ci_runs_are_on_the_pages() -> None:
+    text = "".join(page.read_text() for page in PAGES)
+    ci = (ROOT / ".ci/run").read_text()
     for mark in RUN_BY_CI:
-        assert f"<!-- {mark} -->\n```bash\n" in readme
-        assert f'readme_command "{mark}"' in (ROOT / ".ci/run").read_text()
+        assert text.count(f"<!-- {mark} -->\n```bash\n") == 1
+        assert f'command_of_page "{mark}"' in ci
