@@ -1,0 +1,288 @@
+"""Measures workloads in any number of venvs, interleaved, and compares them.
+
+::
+
+    python benchmarks/run.py --venv ours=PATH --venv other=PATH [--only NAME] [-n RUNS]
+
+The budgets apply to the first venv. See README.md beside this file.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+SCRIPTS = Path(__file__).parent / "workloads"
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a figure of the first venv is measured against."""
+
+    limit: float
+    against: str
+    """``bare``: times its bare interpreter; ``other``: times another venv; ``value``: as it is."""
+    at_least: bool = False
+
+    def kept_by(self, figure: float) -> bool:
+        return figure >= self.limit if self.at_least else figure <= self.limit
+
+    def __str__(self) -> str:
+        unit = {"bare": " x bare", "other": " x other", "value": ""}[self.against]
+        return f"{'>=' if self.at_least else '<='} {self.limit:g}{unit}"
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A command of a venv that is timed, or a script that reports figures of its own."""
+
+    name: str
+    command: tuple[str, ...]
+    budgets: dict[str, Budget]
+    most_runs: int = 1000
+    seed: str = ""
+    """Script that prepares the home directory; its last line replaces ``{seed}`` in the command."""
+
+
+def start(name: str, *command: str, times_bare: float, seed: str = "") -> Workload:
+    """A command of which the wall time of the whole process counts."""
+    return Workload(name, command, {"s": Budget(times_bare, "bare")}, seed=seed)
+
+
+def script(name: str, **budgets: Budget) -> Workload:
+    """A script below ``workloads/`` that prints its figures as JSON."""
+    return Workload(name, ("python", str(SCRIPTS / f"{name}.py")), budgets, most_runs=5)
+
+
+TENTH = Budget(0.1, "other")
+NONE = Budget(0, "value")
+BARE = Workload("bare", ("python", "-c", "pass"), {"s": Budget(1, "bare")})
+WORKLOADS = [
+    start("version", "torchx", "--version", times_bare=2),
+    start("help", "torchx", "--help", times_bare=3),
+    start("import_specs", "python", "-c", "import torchx.specs", times_bare=4),
+    start("import_runner", "python", "-c", "from torchx.runner import get_runner", times_bare=5),
+    start(
+        "dryrun_echo", "torchx", "run", "--dryrun", "-s", "local_cwd", "utils.echo", times_bare=6
+    ),
+    start(
+        "run_echo",
+        *("torchx", "run", "-s", "local_cwd", "utils.echo", "--msg", "hi"),
+        times_bare=8,
+    ),
+    start("status_10k", "torchx", "status", "{seed}", times_bare=6, seed="seed_jobs"),
+    start("list_10k", "torchx", "list", "-s", "local_cwd", times_bare=12, seed="seed_jobs"),
+    script("dryrun_10k", dryrun_s=TENTH, render_s=TENTH),
+    script(
+        "run_200",
+        seconds=Budget(0.25, "other"),
+        threads=Budget(20, "value"),
+        open_files=Budget(50, "value"),
+    ),
+    script("lines_api", lines_per_s=Budget(3, "other", at_least=True), broken=NONE, lost=NONE),
+    script("lines_cli", lines_per_s=Budget(3, "other", at_least=True), broken=NONE, lost=NONE),
+    script("line_latency", p50_ms=Budget(10, "value"), p95_ms=Budget(25, "value")),
+    script("wait_latency", p50_ms=Budget(20, "value")),
+]
+
+
+@dataclass
+class Venv:
+    """One side of the comparison, with what was measured in it."""
+
+    name: str
+    bin: Path
+    figures: dict[tuple[str, str], list[float]] = field(default_factory=dict)
+    problems: dict[str, str] = field(default_factory=dict)
+
+    def median(self, workload: str, figure: str) -> float | None:
+        values = self.figures.get((workload, figure))
+        return statistics.median(values) if values else None
+
+
+class Home:
+    """A home directory in which one workload runs in one venv."""
+
+    def __init__(self, venv: Venv) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="torchx-bench-"))
+        (self.path / "work").mkdir()
+        self._venv = venv
+        env = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "TORCHX"))}
+        env["HOME"] = str(self.path)
+        env["TORCHX_HOME"] = str(self.path / ".torchx")
+        env["PATH"] = f"{venv.bin}{os.pathsep}{env.get('PATH', os.defpath)}"
+        self._env = env
+
+    def run(self, command: tuple[str, ...]) -> tuple[float, str]:
+        """Runs a program of the venv; gives its wall time in seconds and its stdout.
+
+        Raises:
+            RuntimeError: if it fails; the message is the last line of its stderr.
+        """
+        out, err = self.path / "stdout", self.path / "stderr"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+        actions = [
+            (os.POSIX_SPAWN_OPEN, 1, str(out), flags, 0o600),
+            (os.POSIX_SPAWN_OPEN, 2, str(err), flags, 0o600),
+        ]
+        program = str(self._venv.bin / command[0])
+        back = os.getcwd()
+        os.chdir(self.path / "work")
+        try:
+            started = time.perf_counter()
+            pid = os.posix_spawn(program, [program, *command[1:]], self._env, file_actions=actions)
+            _, status = os.waitpid(pid, 0)
+            took_s = time.perf_counter() - started
+        finally:
+            os.chdir(back)
+        if status:
+            lines = err.read_text(errors="replace").strip().splitlines()
+            raise RuntimeError(lines[-1] if lines else f"ended with status {status}")
+        return took_s, out.read_text(errors="replace")
+
+    def remove(self) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+def measure(workload: Workload, venvs: list[Venv], runs: int) -> None:
+    """Runs one workload in each venv in turns, after one run in each that does not count."""
+    homes: dict[str, Home] = {}
+    commands: dict[str, tuple[str, ...]] = {}
+    try:
+        for venv in venvs:
+            homes[venv.name] = home = Home(venv)
+            try:
+                commands[venv.name] = _prepared(workload, home)
+                home.run(commands[venv.name])
+            except RuntimeError as err:
+                venv.problems[workload.name] = str(err)
+        for _ in range(min(runs, workload.most_runs)):
+            for venv in venvs:
+                if workload.name not in venv.problems:
+                    _measure_once(workload, venv, homes[venv.name], commands[venv.name])
+    finally:
+        for home in homes.values():
+            home.remove()
+
+
+def _prepared(workload: Workload, home: Home) -> tuple[str, ...]:
+    if not workload.seed:
+        return workload.command
+    _, out = home.run(("python", str(SCRIPTS / f"{workload.seed}.py")))
+    seed = out.strip().splitlines()[-1]
+    return tuple(word.replace("{seed}", seed) for word in workload.command)
+
+
+def _measure_once(workload: Workload, venv: Venv, home: Home, command: tuple[str, ...]) -> None:
+    bare_s, _ = home.run(BARE.command)
+    venv.figures.setdefault((BARE.name, "s"), []).append(bare_s)
+    try:
+        took_s, out = home.run(command)
+    except RuntimeError as err:
+        venv.problems[workload.name] = str(err)
+        return
+    figures = {"s": took_s} if "s" in workload.budgets else json.loads(out.splitlines()[-1])
+    for name, value in figures.items():
+        venv.figures.setdefault((workload.name, name), []).append(value)
+
+
+def table(workloads: list[Workload], venvs: list[Venv]) -> list[list[str]]:
+    """Rows of the result: figure, median of each venv, ratios to the first, budget, verdict."""
+    first, others = venvs[0], venvs[1:]
+    rows = [["figure", *(v.name for v in venvs), *(f"{first.name}/{v.name}" for v in others)]]
+    rows[0] += ["budget", ""]
+    rows.append(["bare s", *(_text(v.median("bare", "s")) for v in venvs)])
+    for workload in workloads:
+        for figure, budget in workload.budgets.items():
+            medians = [v.median(workload.name, figure) for v in venvs]
+            cells = [_with_ratio(v, m, budget) for v, m in zip(venvs, medians, strict=True)]
+            ratios = [_ratio(medians[0], median) for median in medians[1:]]
+            verdict = _verdict(budget, first, medians[0], ratios)
+            rows.append(
+                [f"{workload.name} {figure}", *cells, *map(_text, ratios), str(budget), verdict]
+            )
+    return rows
+
+
+def _with_ratio(venv: Venv, median: float | None, budget: Budget) -> str:
+    text = _text(median)
+    if budget.against == "bare" and median is not None:
+        text += f" = {_text(_ratio(median, venv.median('bare', 's')))} x bare"
+    return text
+
+
+def _verdict(budget: Budget, first: Venv, median: float | None, ratios: list[float | None]) -> str:
+    if budget.against == "bare":
+        judged = [_ratio(median, first.median("bare", "s"))]
+    else:
+        judged = ratios if budget.against == "other" else [median]
+    known = [figure for figure in judged if figure is not None]
+    if not known:
+        return "?"
+    return "ok" if all(budget.kept_by(figure) for figure in known) else "MISS"
+
+
+def _ratio(figure: float | None, base: float | None) -> float | None:
+    return None if figure is None or not base else figure / base
+
+
+def _text(figure: float | None) -> str:
+    if figure is None:
+        return "-"
+    return f"{figure:,.0f}" if figure >= 1000 else f"{figure:.3g}"
+
+
+def render(rows: list[list[str]], venvs: list[Venv]) -> str:
+    """The table as text, followed by what could not be measured."""
+    width = [max(len(row[i]) for row in rows if i < len(row)) for i in range(len(rows[0]))]
+    lines = [
+        "  ".join(c.ljust(w) for c, w in zip(row, width, strict=False)).rstrip() for row in rows
+    ]
+    lines += [f"{v.name}: {name}: {why}" for v in venvs for name, why in v.problems.items()]
+    return "\n".join(lines)
+
+
+def parse_venv(text: str) -> Venv:
+    """Reads ``name=path``."""
+    name, _, path = text.partition("=")
+    folder = Path(path).absolute() / "bin"
+    if not name or not path or not (folder / "python").exists():
+        msg = f"`{text}` is not name=path of a virtual environment"
+        raise argparse.ArgumentTypeError(msg)
+    return Venv(name, folder)
+
+
+def main() -> int:
+    """Measures, prints the table, and returns 1 if a budget is missed."""
+    names = [workload.name for workload in WORKLOADS]
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument(
+        "--venv", action="append", required=True, type=parse_venv, metavar="NAME=PATH"
+    )
+    parser.add_argument("--only", action="append", choices=names, help="may be repeated")
+    parser.add_argument("-n", "--runs", type=int, default=10, help="runs of each workload")
+    parser.add_argument("--json", action="store_true", help="print all figures instead")
+    args = parser.parse_args()
+    workloads = [w for w in WORKLOADS if not args.only or w.name in args.only]
+    for workload in workloads:
+        sys.stderr.write(f"{workload.name} ...\n")
+        measure(workload, args.venv, args.runs)
+    rows = table(workloads, args.venv)
+    if args.json:
+        figures = {
+            v.name: {" ".join(key): values for key, values in v.figures.items()} for v in args.venv
+        }
+        sys.stdout.write(json.dumps(figures, indent=2) + "\n")
+    else:
+        sys.stdout.write(render(rows, args.venv) + "\n")
+    return int(any(row[-1] == "MISS" for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

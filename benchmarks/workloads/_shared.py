@@ -1,0 +1,35 @@
+"""What the workloads share. They run in any venv with TorchX, so only its public names are used."""
+
+import json
+import sys
+from typing import Any
+
+from torchx.specs import AppDef, Resource, Role
+
+
+def app(program: str, *args: str, replicas: int = 1) -> AppDef:
+    """An app of one role ``w``."""
+    return AppDef(
+        "bench",
+        [
+            Role(
+                "w",
+                "",
+                entrypoint=program,
+                args=[*args],
+                num_replicas=replicas,
+                resource=Resource(cpu=1, gpu=0, memMB=1),
+            )
+        ],
+    )
+
+
+def report(**figures: Any) -> None:
+    """Prints the figures of this run as the last line of output."""
+    sys.stdout.write(f"\n{json.dumps(figures)}\n")
+
+
+def percentile(values: list[float], percent: int) -> float:
+    """The value below which that share of the values lies."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, len(ordered) * percent // 100)]
