@@ -1,15 +1,15 @@
 """Workspaces on their way into images."""
 
-import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from torchx._lazy_logger import get_logger
 from torchx.runner import _prepare
 from torchx.specs.api import AppDef, CfgVal, Role, Workspace
 from torchx.util.types import none_throws
 from torchx.workspace.api import WorkspaceMixin
 
-logger: logging.Logger = logging.getLogger("torchx.runner.api")
+logger = get_logger("torchx.runner.api")
 
 
 def build_into(

@@ -1,12 +1,12 @@
 """The runner: submits apps to schedulers and manages them by their handles."""
 
-import logging
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, overload
 
+from torchx._lazy_logger import get_logger
 from torchx.errors import BackendUnavailable, UnsupportedRequest
 from torchx.runner import _prepare, events
 from torchx.runner._building import build_images, build_into
@@ -54,7 +54,7 @@ DEFAULT_SESSION_NAME = "torchx"
 _MAX_MISSES = 5
 """Times in a row that ``wait`` puts up with a backend that cannot be reached."""
 
-logger: logging.Logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 def get_runner(

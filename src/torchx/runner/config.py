@@ -5,11 +5,11 @@ wins. ``TORCHXCONFIG`` names one file in place of both. ``Runner`` itself reads 
 sections; programs call ``apply`` for the options of a scheduler, as the command line does.
 """
 
-import logging
 import os
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TextIO
 
+from torchx._lazy_logger import get_logger
 from torchx.errors import InvalidInput
 from torchx.schedulers import SchedulerFactory, get_scheduler_factories
 from torchx.settings import ENV_TORCHXCONFIG
@@ -27,7 +27,7 @@ DEFAULT_CONFIG_DIRS: list[str] = ["~", "."]
 _PLACEHOLDER = "#FIXME:("
 _PLACEHOLDER_CHARS = 60
 
-logger: logging.Logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class ConfigFileError(InvalidInput):

@@ -1,11 +1,11 @@
 """What to run: apps and the roles that they are made of."""
 
 import copy
-import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from torchx._lazy_logger import get_logger
 from torchx.specs._constants import MISSING
 from torchx.specs._mounts import BindMount, DeviceMount, VolumeMount
 from torchx.specs._resource import NULL_RESOURCE, Resource
@@ -15,7 +15,7 @@ from torchx.specs._workspace import Workspace
 if TYPE_CHECKING:
     from torchx.specs._dryrun import AppDryRunInfo
 
-logger = logging.getLogger("torchx.specs.api")
+logger = get_logger("torchx.specs.api")
 
 
 @dataclass

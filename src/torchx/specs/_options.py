@@ -1,13 +1,13 @@
 """Options that a scheduler takes, and the values given for them."""
 
-import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from torchx._lazy_logger import get_logger
 from torchx.errors import InvalidInput
 
-logger = logging.getLogger("torchx.specs.api")
+logger = get_logger("torchx.specs.api")
 
 CfgVal = str | int | float | bool | list[str] | dict[str, str] | None
 """Value of an option."""

@@ -77,7 +77,7 @@ def _format_detail(replica: "ReplicaStatus") -> str:
         f"{replica.state} (exitcode: {code or _NOT_AVAILABLE})",
         f"    timestamp: {_format_time(timestamp)}",
         f"    hostname: {replica.hostname}",
-        _format_error_message(text, _HEADER),
+        wrap_error(text, _HEADER),
     ]
     return "\n    ".join("\n".join(lines).split("\n"))
 
@@ -107,8 +107,8 @@ def _format_time(timestamp: Any) -> str:
         return _NOT_AVAILABLE
 
 
-def _format_error_message(msg: str, header: str, width: int = 80) -> str:
-    """The interesting part of an error's text, wrapped; clients call this directly."""
+def wrap_error(msg: str, header: str, width: int = 80) -> str:
+    """The interesting part of an error's text, wrapped."""
     assert len(header) < width, (
         f"header {header!r} (len {len(header)}) must be shorter than width {width}"
     )

@@ -2,9 +2,12 @@
 
 import os
 from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from torchx.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @dataclass
@@ -33,13 +36,14 @@ class Workspace:
         """Whether there is one project and it goes into the root."""
         return len(self.projects) == 1 and not next(iter(self.projects.values()))
 
-    def merge_into(self, outdir: str | Path) -> None:
+    def merge_into(self, outdir: "str | Path") -> None:
         """Copies every project into its place below ``outdir``.
 
         Raises:
             FileNotFoundError: if a project, or the folder for a single file, does not exist.
         """
         import shutil
+        from pathlib import Path
 
         for source, target in self.projects.items():
             path = Path(os.path.expanduser(source))

@@ -1,8 +1,8 @@
 """The core types, under the module path that clients import them from."""
 
-import logging
 from typing import TypeVar
 
+from torchx._lazy_logger import get_logger
 from torchx.specs._app import AppDef, Role
 from torchx.specs._constants import ALL, MISSING, NONE, UNKNOWN
 from torchx.specs._dryrun import AppDryRunInfo
@@ -29,12 +29,19 @@ from torchx.specs._options import (
 from torchx.specs._resource import NULL_RESOURCE, Resource
 from torchx.specs._state import AppState, ReplicaState, RetryPolicy, is_started, is_terminal
 from torchx.specs._status import AppStatus, AppStatusError, ReplicaStatus, RoleStatus
-from torchx.specs._status_text import _format_error_message
 from torchx.specs._workspace import Workspace
 
 T = TypeVar("T")
 CfgT = TypeVar("CfgT")
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
+
+
+def _format_error_message(msg: str, header: str, width: int = 80) -> str:
+    """Wraps the text of an error; clients call this by this name."""
+    from torchx.specs._status_text import wrap_error
+
+    return wrap_error(msg, header, width)
+
 
 __all__ = [
     "ALL",

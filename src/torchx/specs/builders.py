@@ -1,14 +1,12 @@
 """Turns a component and the arguments for it into an app."""
 
-import argparse
 import inspect
 from collections.abc import Callable
-from typing import Annotated, Any, NamedTuple, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args, get_origin
 
 from torchx.specs._app import AppDef
 from torchx.specs._handle import make_app_handle
 from torchx.specs._mounts import parse_mounts
-from torchx.specs.file_linter import TorchXArgumentHelpFormatter, get_fn_docstring
 from torchx.util.types import (
     decode_optional,
     get_argparse_param_type,
@@ -18,6 +16,11 @@ from torchx.util.types import (
     to_dict,
     to_list,
 )
+
+if TYPE_CHECKING:
+    import argparse
+
+    from torchx.specs._component_parser import ComponentParser
 
 __all__ = [
     "ComponentArgs",
@@ -44,38 +47,11 @@ class _BadValue(ValueError):
     """A text is not of a parameter's type."""
 
 
-class _ComponentParser(argparse.ArgumentParser):
-    """Reads the docstring of the component only when help is asked for."""
-
-    component: Callable[..., Any]
-
-    def format_help(self) -> str:
-        description, arg_help = get_fn_docstring(self.component)
-        self.description = description.replace("%", "%%")
-        for action in self._actions:
-            if action.dest in arg_help:
-                action.help = arg_help[action.dest].replace("%", "%%")
-        return super().format_help()
-
-    def error(self, message: str) -> Any:
-        prefix = "unrecognized arguments: "
-        if message.startswith(prefix):
-            message += self._suggestions(message.removeprefix(prefix).split())
-        super().error(message)
-
-    def _suggestions(self, unknown: list[str]) -> str:
-        from difflib import get_close_matches
-
-        options = [o for action in self._actions for o in action.option_strings]
-        close = [m for u in unknown for m in get_close_matches(u.partition("=")[0], options, n=1)]
-        return f" (did you mean {', '.join(close)}?)" if close else ""
-
-
 def _create_args_parser(
     cmpnt_fn: Callable[..., Any],
     cmpnt_defaults: dict[str, str] | None = None,
     config: dict[str, Any] | None = None,
-) -> argparse.ArgumentParser:
+) -> "argparse.ArgumentParser":
     """The parser of a component's arguments; clients use it to test ``--help``."""
     return _build_parser(cmpnt_fn, inspect.signature(cmpnt_fn), cmpnt_defaults, config)
 
@@ -85,9 +61,13 @@ def _build_parser(
     signature: inspect.Signature,
     cmpnt_defaults: dict[str, str] | None,
     config: dict[str, Any] | None,
-) -> _ComponentParser:
+) -> "ComponentParser":
+    import argparse
+
+    from torchx.specs._component_parser import ComponentParser, TorchXArgumentHelpFormatter
+
     name = getattr(cmpnt_fn, "__name__", "component")
-    parser = _ComponentParser(
+    parser = ComponentParser(
         prog=f"torchx run <run args...> {name} ",
         formatter_class=TorchXArgumentHelpFormatter,
         add_help=False,  # a component may have a parameter h
@@ -140,7 +120,7 @@ def _var_arg_name(signature: inspect.Signature) -> str | None:
 
 
 def _split_var_args(
-    parser: argparse.ArgumentParser, tokens: list[str]
+    parser: "argparse.ArgumentParser", tokens: list[str]
 ) -> tuple[list[str], list[str]]:
     """The component's own options, and what begins with the first token that is none of them."""
     options = [o for action in parser._actions for o in action.option_strings]
@@ -165,7 +145,7 @@ def parse_args(
     cmpnt_args: list[str],
     cmpnt_defaults: dict[str, Any] | None = None,
     config: dict[str, Any] | None = None,
-) -> argparse.Namespace:
+) -> "argparse.Namespace":
     """Parses the command line of a component; values are text but for ``int`` and ``float``.
 
     Args:
@@ -181,12 +161,12 @@ def parse_args(
 
 
 def _parse(
-    parser: argparse.ArgumentParser,
+    parser: "argparse.ArgumentParser",
     signature: inspect.Signature,
     tokens: list[str],
     cmpnt_defaults: dict[str, Any],
     config: dict[str, Any],
-) -> argparse.Namespace:
+) -> "argparse.Namespace":
     var_arg = _var_arg_name(signature)
     if var_arg is None:
         return parser.parse_args(tokens)

@@ -1,14 +1,28 @@
 """Checks component functions without importing them, and reads their docstrings."""
 
 import abc
-import argparse
 import ast
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from torchx.util._terminal import help_width
 from torchx.util.io import read_conf_file
+
+if TYPE_CHECKING:
+    from torchx.specs._component_parser import (
+        TorchXArgumentHelpFormatter as TorchXArgumentHelpFormatter,
+    )
+
+
+def __getattr__(name: str) -> Any:  # on first use: argparse is not needed to describe jobs
+    if name == "TorchXArgumentHelpFormatter":
+        from torchx.specs._component_parser import TorchXArgumentHelpFormatter
+
+        return TorchXArgumentHelpFormatter
+    msg = f"module {__name__!r} has no attribute {name!r}"
+    raise AttributeError(msg)
+
 
 _TIP_URL = "https://meta-pytorch.org/torchx/latest/component_best_practices.html"
 
@@ -36,27 +50,6 @@ def get_fn_docstring(fn: Callable[..., object]) -> tuple[str, dict[str, str]]:
     if docstring.long_description:
         description += f"\n{docstring.long_description}"
     return description, descriptions
-
-
-class TorchXArgumentHelpFormatter(
-    argparse.RawDescriptionHelpFormatter, argparse.MetavarTypeHelpFormatter
-):
-    """Keeps the description's line breaks, shows types, and says what is required."""
-
-    def __init__(
-        self,
-        prog: str,
-        indent_increment: int = 2,
-        max_help_position: int = 24,
-        width: int | None = None,
-    ) -> None:
-        super().__init__(prog, indent_increment, max_help_position, width or help_width())
-
-    def _get_help_string(self, action: argparse.Action) -> str:
-        text = action.help or ""
-        if action.default is argparse.SUPPRESS:
-            return text
-        return f"{text} (required)" if action.required else f"{text} (default: %(default)s)"
 
 
 @dataclass

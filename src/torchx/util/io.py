@@ -1,9 +1,21 @@
 """Reads component files, from disk or from the package."""
 
 import os
-from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-COMPONENTS_DIR = Path("torchx/components")
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    COMPONENTS_DIR: Path
+
+
+def __getattr__(name: str) -> Any:  # on first use: every command would pay for pathlib
+    if name == "COMPONENTS_DIR":
+        from pathlib import Path
+
+        return Path("torchx/components")
+    msg = f"module {__name__!r} has no attribute {name!r}"
+    raise AttributeError(msg)
 
 
 def get_abspath(relpath: str) -> str:

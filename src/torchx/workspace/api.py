@@ -1,17 +1,17 @@
 """What a scheduler that builds workspaces mixes in."""
 
 import abc
-import logging
 from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
 
+from torchx._lazy_logger import get_logger
 from torchx.specs.api import AppDef, CfgVal, Role, Workspace, runopts
 
 TORCHX_IGNORE = ".torchxignore"
 
 T = TypeVar("T")
 
-logger: logging.Logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class WorkspaceMixin(abc.ABC, Generic[T]):

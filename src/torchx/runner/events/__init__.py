@@ -1,13 +1,19 @@
 """Records what the runner does. Nothing is recorded unless a plugin says where to."""
 
-import logging
+import sys
 import threading
 import time
 from types import TracebackType
+from typing import TYPE_CHECKING
 
+from torchx._lazy_logger import get_logger
 from torchx.runner.events.api import SourceType, TorchxEvent
 from torchx.runner.events.handlers import get_logging_handler
+from torchx.util.entrypoints import load_group
 from torchx.util.session import get_session_id_or_create_new
+
+if TYPE_CHECKING:
+    import logging
 
 __all__ = [
     "SourceType",
@@ -18,14 +24,16 @@ __all__ = [
     "record",
 ]
 
-logger: logging.Logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
-_destinations: dict[str, logging.Logger] = {}
+_destinations: "dict[str, logging.Logger]" = {}
 _destinations_lock = threading.Lock()
 
 
 def record(event: TorchxEvent, destination: str = "null") -> None:
     """Writes the event to the handler of a destination; a failure to do so is only logged."""
+    if _surely_unread(destination):
+        return
     sink = _destination(destination)
     if not _has_reader(sink):
         return
@@ -88,14 +96,26 @@ class log_event:
 def recorded() -> bool:
     """Whether somebody reads the events: what costs time to find out is left out otherwise."""
     # clients put a function of their own in place of `record`
-    return record is not _record or _has_reader(_destination("null"))
+    if record is not _record:
+        return True
+    return not _surely_unread("null") and _has_reader(_destination("null"))
+
+
+def _surely_unread(destination: str) -> bool:
+    """Whether nobody can be listening, as nobody has imported ``logging`` or installed a plugin."""
+    if destination != "null" or "logging" in sys.modules:
+        return False
+    return get_logging_handler is _get_logging_handler and not load_group("torchx.event_handlers")
 
 
 _record = record
+_get_logging_handler = get_logging_handler
 
 
-def _destination(name: str) -> logging.Logger:
+def _destination(name: str) -> "logging.Logger":
     """The logger of a destination, which is set up once."""
+    import logging
+
     sink = _destinations.get(name)
     if sink is None:
         with _destinations_lock:
@@ -110,7 +130,9 @@ def _destination(name: str) -> logging.Logger:
     return sink
 
 
-def _handler(destination: str) -> logging.Handler:
+def _handler(destination: str) -> "logging.Handler":
+    import logging
+
     try:
         return get_logging_handler(destination)
     except KeyError:
@@ -120,7 +142,9 @@ def _handler(destination: str) -> logging.Handler:
         return logging.NullHandler()
 
 
-def _has_reader(sink: logging.Logger) -> bool:
+def _has_reader(sink: "logging.Logger") -> bool:
+    import logging
+
     return any(type(handler) is not logging.NullHandler for handler in sink.handlers)
 
 

@@ -6,8 +6,7 @@ import threading
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torchx.errors import InvalidInput
 from torchx.schedulers.api import (
@@ -36,6 +35,9 @@ from ._request import (
 )
 from ._store import Store
 from ._supervise.tree import attempt_dir, describe_exit
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 AppId = str
 
@@ -320,8 +322,8 @@ class LocalScheduler(Scheduler[Opts]):
         role_name: str,
         k: int = 0,
         regex: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
+        since: "datetime | None" = None,
+        until: "datetime | None" = None,
         should_tail: bool = False,
         streams: Stream | None = None,
     ) -> Iterable[str]:
@@ -350,8 +352,8 @@ class LocalScheduler(Scheduler[Opts]):
         replicas: "Sequence[tuple[str, int]] | None" = None,
         *,
         regex: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
+        since: "datetime | None" = None,
+        until: "datetime | None" = None,
         should_tail: bool = False,
         streams: Stream | None = None,
         attempt: int | None = None,
@@ -494,7 +496,7 @@ def _check_regex(regex: str) -> None:
         raise InvalidInput(msg) from None
 
 
-def _to_ns(moment: datetime | None) -> int | None:
+def _to_ns(moment: "datetime | None") -> int | None:
     """Nanoseconds since the epoch; a time without a zone is local time."""
     return None if moment is None else int(moment.timestamp() * 1_000_000) * 1_000
 

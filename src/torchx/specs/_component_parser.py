@@ -1,0 +1,56 @@
+"""The command line of a component."""
+
+import argparse
+from collections.abc import Callable
+from typing import Any
+
+from torchx.specs.file_linter import get_fn_docstring
+from torchx.util._terminal import help_width
+
+
+class TorchXArgumentHelpFormatter(
+    argparse.RawDescriptionHelpFormatter, argparse.MetavarTypeHelpFormatter
+):
+    """Keeps the description's line breaks, shows types, and says what is required."""
+
+    def __init__(
+        self,
+        prog: str,
+        indent_increment: int = 2,
+        max_help_position: int = 24,
+        width: int | None = None,
+    ) -> None:
+        super().__init__(prog, indent_increment, max_help_position, width or help_width())
+
+    def _get_help_string(self, action: argparse.Action) -> str:
+        text = action.help or ""
+        if action.default is argparse.SUPPRESS:
+            return text
+        return f"{text} (required)" if action.required else f"{text} (default: %(default)s)"
+
+
+class ComponentParser(argparse.ArgumentParser):
+    """Reads the docstring of the component only when help is asked for."""
+
+    component: Callable[..., Any]
+
+    def format_help(self) -> str:
+        description, arg_help = get_fn_docstring(self.component)
+        self.description = description.replace("%", "%%")
+        for action in self._actions:
+            if action.dest in arg_help:
+                action.help = arg_help[action.dest].replace("%", "%%")
+        return super().format_help()
+
+    def error(self, message: str) -> Any:
+        prefix = "unrecognized arguments: "
+        if message.startswith(prefix):
+            message += self._suggestions(message.removeprefix(prefix).split())
+        super().error(message)
+
+    def _suggestions(self, unknown: list[str]) -> str:
+        from difflib import get_close_matches
+
+        options = [o for action in self._actions for o in action.option_strings]
+        close = [m for u in unknown for m in get_close_matches(u.partition("=")[0], options, n=1)]
+        return f" (did you mean {', '.join(close)}?)" if close else ""
