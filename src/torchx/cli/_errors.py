@@ -27,6 +27,9 @@ _HINTS = {
     "ComponentNotFoundException": "`torchx builtins` lists the components that come with torchx",
 }
 
+# the command line, or its defaults in a config file, are wrong as written
+_USAGE = ("BadDefault", "MalformedAppHandleException")
+
 
 class Interrupted(KeyboardInterrupt):
     """A signal asked the command to end.
@@ -55,7 +58,7 @@ class Failure:
 def explain(err: BaseException) -> Failure:
     """Describes the exception in one message, with a hint where there is one."""
     kind = type(err).__name__
-    code = EXIT_USAGE if kind == "MalformedAppHandleException" else EXIT_FAILED
+    code = EXIT_USAGE if kind in _USAGE else EXIT_FAILED
     return Failure(kind, _message(err), _hint(err), code)
 
 

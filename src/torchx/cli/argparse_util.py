@@ -21,6 +21,10 @@ _EXTRA_KEYS = {"run": ("component",)}
 _NEED_CONFIG = ("run", "list")
 
 
+class BadDefault(InvalidInput):
+    """A default in the section of a command cannot be used."""
+
+
 class ConfigText(str):
     """A default that comes from a config file, so that an error can say so."""
 
@@ -149,7 +153,7 @@ def report_config(parser: argparse.ArgumentParser, subcmd: str) -> None:
     """Raises or logs what was wrong with the config of the command that now runs."""
     err = torchxconfig._errors.get(subcmd)
     if err is not None:
-        if subcmd in _NEED_CONFIG or isinstance(err, InvalidInput):
+        if subcmd in _NEED_CONFIG or isinstance(err, BadDefault):
             raise err
         _output.log().warning("the defaults in .torchxconfig are not used: %s", err)
     known = [*_flags(parser), *_EXTRA_KEYS.get(subcmd, ())]
@@ -186,7 +190,7 @@ def _flag_value(action: argparse.Action, key: str, subcmd: str, value: str) -> "
 def _refuse(key: str, subcmd: str, value: str, allowed: "Sequence[str]") -> None:
     from torchx.cli._suggest import did_you_mean
 
-    torchxconfig._errors[subcmd] = InvalidInput(
+    torchxconfig._errors[subcmd] = BadDefault(
         f"`{key} = {value}` in section [cli:{subcmd}] of .torchxconfig: write one of"
         f" {', '.join(allowed)}.{did_you_mean(value, allowed)}"
     )
