@@ -69,6 +69,8 @@ def _processes_of(run_id: str) -> dict[int, str]:
             continue
         if not command:  # a zombie: ended, and only its parent has not looked yet
             continue
+        if "multiprocessing.resource_tracker" in command:  # ends with the process it serves, us
+            continue
         test = [v for v in env.split(b"\0") if v.startswith(b"PYTEST_CURRENT_TEST=")]
         found[pid] = f"  {pid}: {command} {b' '.join(test).decode(errors='replace')}"
     return found
