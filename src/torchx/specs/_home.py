@@ -14,7 +14,11 @@ def TORCHX_HOME(*subdir_paths: str) -> "Path":
     """
     from pathlib import Path
 
-    base = os.environ.get("TORCHX_HOME")
-    path = (Path(base) if base else Path.home() / ".torchx").joinpath(*subdir_paths)
+    path = Path(home_dir()).joinpath(*subdir_paths)
     path.mkdir(parents=True, exist_ok=True)
     return path
+
+
+def home_dir() -> str:
+    """The directory for TorchX's files, which may not exist yet."""
+    return os.environ.get("TORCHX_HOME") or os.path.join(os.path.expanduser("~"), ".torchx")

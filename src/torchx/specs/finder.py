@@ -1,17 +1,15 @@
 """Finds components: registered ones, built-in ones, and those in files and modules."""
 
 import abc
-import functools
 import importlib
 import inspect
-import logging
 import os
-import pkgutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
+from torchx._lazy_logger import get_logger
 from torchx.errors import InvalidInput
 from torchx.specs.file_linter import (
     ComponentFunctionValidator,
@@ -19,7 +17,7 @@ from torchx.specs.file_linter import (
     validate,
 )
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _GROUP = "torchx.components"
 _DOCS = "https://meta-pytorch.org/torchx/latest/advanced.html"
@@ -107,6 +105,8 @@ class ModuleComponentsFinder(ComponentsFinder):
             yield module
         if not is_package(module):
             return
+        import pkgutil
+
         for info in pkgutil.iter_modules(module.__path__, f"{module.__name__}."):
             try:
                 child = importlib.import_module(info.name)
@@ -215,6 +215,8 @@ def _import_module(path: str) -> ModuleType:
 
 
 def _class_component(cls: type) -> Callable[..., Any]:
+    import functools
+
     @functools.wraps(cls, updated=())
     def build(*args: Any, **kwargs: Any) -> Any:
         return cls(*args, **kwargs).build()

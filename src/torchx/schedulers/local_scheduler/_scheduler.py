@@ -19,12 +19,12 @@ from torchx.schedulers.api import (
     SchedulerFeatures,
     Stream,
 )
+from torchx.specs._home import home_dir
 from torchx.specs.api import AppDef, AppDryRunInfo, AppState, CfgVal, RetryPolicy, runopts
 
 from ._apps import SignalException, _LocalAppDef
 from ._images import CWDImageProvider, ImageProvider
 from ._options import Opts
-from ._record import JobRecord
 from ._request import (
     PopenRequest,
     build_request,
@@ -33,11 +33,14 @@ from ._request import (
     render_request,
     supervisor_roles,
 )
-from ._store import Store
 from ._supervise.tree import attempt_dir, describe_exit
 
 if TYPE_CHECKING:
     from datetime import datetime
+
+    from ._record import JobRecord
+    from ._states import JobView
+    from ._store import Store
 
 AppId = str
 
@@ -125,7 +128,7 @@ class LocalScheduler(Scheduler[Opts]):
 
     def _get_app_log_dir(self, app_id: str, cfg: Mapping[str, CfgVal]) -> str:
         base = cfg.get("log_dir")
-        base = os.path.abspath(os.path.expanduser(str(base))) if base else Store().log_base()
+        base = os.path.abspath(os.path.expanduser(str(base))) if base else _own_logs_dir()
         return os.path.join(base, self.session_name, app_id)
 
     def _cuda_device_count(self) -> int:
@@ -152,6 +155,7 @@ class LocalScheduler(Scheduler[Opts]):
             JobStartError: if the job cannot be started as a whole.
         """
         from . import _client
+        from ._store import Store
 
         request = dryrun_info.request
         opts = _as_opts(dryrun_info.cfg)
@@ -186,7 +190,7 @@ class LocalScheduler(Scheduler[Opts]):
         from ._client import host
 
         retries = {r.name: (r.max_retries, r.retry_policy.name) for r in app.roles} if app else {}
-        own_logs = request.log_dir.startswith(os.path.join(Store().log_base(), ""))
+        own_logs = request.log_dir.startswith(os.path.join(_own_logs_dir(), ""))
         return {
             "version": 1,
             "app_id": request.app_id,
@@ -206,6 +210,8 @@ class LocalScheduler(Scheduler[Opts]):
     # -- looking ----------------------------------------------------------------------------
 
     def _find(self, app_id: str) -> "tuple[Store, JobRecord] | None":
+        from ._store import Store
+
         store = Store()
         record = store.read(app_id)
         return (store, record) if record else None
@@ -247,6 +253,8 @@ class LocalScheduler(Scheduler[Opts]):
 
     def list(self, cfg: Mapping[str, CfgVal] | None = None) -> "list[ListAppResponse]":
         """All recorded jobs of this user, the latest first."""
+        from ._store import Store
+
         store = Store()
         running = []
         for app_id in store.active():
@@ -375,7 +383,7 @@ class LocalScheduler(Scheduler[Opts]):
         blocks = _logs.follow(sources, watch, _to_ns(since), _to_ns(until))
         return _logs.matching(blocks, regex) if regex is not None else blocks
 
-    def _find_logs(self, app_id: str) -> JobRecord:
+    def _find_logs(self, app_id: str) -> "JobRecord":
         found = self._find(app_id)
         if found is None:
             msg = f"there is no local job `{app_id}`; `torchx list -s local_cwd` shows all"
@@ -444,6 +452,11 @@ _UNREACHABLE_PAUSE_S = 0.5
 """Pause between looks at a job that cannot be reached, on another machine say."""
 
 
+def _own_logs_dir() -> str:
+    """Where logs go when no ``log_dir`` is given; they are deleted with their job."""
+    return os.path.join(os.path.abspath(home_dir()), "local", "logs")
+
+
 def _as_opts(cfg: object) -> Opts:
     if isinstance(cfg, Opts):
         return cfg
@@ -453,7 +466,7 @@ def _as_opts(cfg: object) -> Opts:
     return Opts.from_cfg(given)
 
 
-def _settled_view(store: Store, record: JobRecord) -> Any:
+def _settled_view(store: "Store", record: "JobRecord") -> "JobView":
     """The state of a job, after completing the record of one whose supervisor was killed."""
     view = record.view()
     if not view.terminal:
@@ -465,7 +478,7 @@ def _settled_view(store: Store, record: JobRecord) -> Any:
 
 
 def _targets(
-    record: JobRecord, replicas: "Sequence[tuple[str, int]] | None"
+    record: "JobRecord", replicas: "Sequence[tuple[str, int]] | None"
 ) -> "list[tuple[int, str, int]]":
     """Role index, role name and replica of what is asked for; everything for ``None``."""
     roles = record.roles

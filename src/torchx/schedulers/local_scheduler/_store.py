@@ -19,13 +19,18 @@ import os
 from typing import Any
 
 from torchx.errors import JobStartError
-from torchx.specs.api import TORCHX_HOME
+from torchx.specs._home import home_dir
 
 from ._record import JobRecord
 from ._supervise import journal
 
 RESERVE_BYTES = 16_384
 DELETED = "-"
+
+
+def local_home() -> str:
+    """The folder of all records, which may not exist yet."""
+    return os.path.join(os.path.abspath(home_dir()), "local")
 
 
 class Listed:
@@ -42,15 +47,11 @@ class Store:
     """The records of one user's local jobs."""
 
     def __init__(self, home: str | None = None) -> None:
-        self.home = home or os.path.join(str(TORCHX_HOME()), "local")
+        self.home = home or local_home()
 
     def job_dir(self, app_id: str) -> str:
         """Where the record of that job is or would be."""
         return os.path.join(self.home, "jobs", app_id)
-
-    def log_base(self) -> str:
-        """Where logs go when no ``log_dir`` is given."""
-        return os.path.join(self.home, "logs")
 
     def create(self, app_id: str, data: "dict[str, Any]") -> "tuple[str, int]":
         """Records a job that is about to start.
