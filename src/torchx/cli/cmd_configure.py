@@ -95,6 +95,9 @@ def _merged(path: Path, new: list[tuple[str, str]], force: bool) -> str:
             kind="FileExistsError",
             hint="use --force to replace these sections, or --print to see the new ones",
         )
+    if not replaced:  # what is there stays as it is, to the letter
+        kept_text = f"{old_text.rstrip()}\n\n" if old_text.strip() else ""
+        return kept_text + _joined(text for _, text in new)
     kept = [preamble, *(text for name, text in old if name not in replaced)]
     return _joined([*kept, *(text for _, text in new)])
 

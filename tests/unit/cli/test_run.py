@@ -141,7 +141,9 @@ def test_a_failure_without_details_shows_the_status(
 
 
 def test_a_job_that_the_scheduler_loses_is_an_error(
-    call: Callable[..., Any], remote: Any, caplog: pytest.LogCaptureFixture,
+    call: Callable[..., Any],
+    remote: Any,
+    caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(Runner, "wait", lambda *args, **kwargs: None)
@@ -199,7 +201,9 @@ def test_the_context_is_set_and_kept(
 
 
 def test_the_scheduler_local_is_deprecated(
-    call: Callable[..., Any], install: Callable[..., None], remote: Any,
+    call: Callable[..., Any],
+    install: Callable[..., None],
+    remote: Any,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     install("torchx.schedulers", "local", lambda session_name, **kwargs: remote)
@@ -223,7 +227,7 @@ def test_the_scheduler_local_is_deprecated(
         (["a:b:c"], 1, ["a:b:c"]),
         (["-cfg", "bogus", "utils.echo"], 1, ["-cfg bogus", "torchx runopts local_cwd"]),
         (["-cfg", "prepend_cwd=maybe", "utils.echo"], 1, ["prepend_cwd", "maybe", "true/1/yes/on"]),
-        (["-s", "remote", "utils.echo"], 1, ["team", "-cfg", ".torchxconfig", "torchx runopts remote"]),
+        (["-s", "remote", "utils.echo"], 1, ["team", "-cfg", ".torchxconfig", "runopts remote"]),
         (["-s", "local_cwd", "-s", "local_cwd", "utils.echo"], 1, ["-s"]),
         (["-cfg", "a=b", "-cfg", "a=b", "utils.echo"], 1, ["-cfg"]),
         (["--parent_run_id", "a", "--parent_run_id", "b", "u.e"], 1, ["--parent_run_id"]),
@@ -455,7 +459,7 @@ def test_a_signal_ends_the_attached_job_and_says_so(
 ) -> None:
     pid_file = tmp_path / "pid"
     more = ["--json"] if as_json else []
-    process = start(*more, "utils.sh", *sh(f"echo $$ > {pid_file}; exec sleep 60"))
+    process = start(*more, "utils.sh", *sh(f"echo $$$$ > {pid_file}; exec sleep 60"))
     wait_for(lambda: pid_file.exists() and bool(pid_file.read_text()))
     process.send_signal(number)
     out, err = process.communicate(timeout=30)
@@ -487,7 +491,9 @@ def test_a_detached_job_goes_on_by_itself(
 
 
 def test_ctrl_c_leaves_a_remote_job_alone(
-    call: Callable[..., Any], remote: Any, caplog: pytest.LogCaptureFixture,
+    call: Callable[..., Any],
+    remote: Any,
+    caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def interrupted(*args: Any, **kwargs: Any) -> None:

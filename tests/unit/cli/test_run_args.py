@@ -215,14 +215,14 @@ def test_the_fields_of_a_run_have_defaults() -> None:
 @pytest.mark.parametrize("missing", [["scheduler"], ["component_name", "scheduler_args"]])
 def test_missing_fields_are_named(missing: list[str]) -> None:
     data = {key: value for key, value in JSON.items() if key not in missing}
-    with pytest.raises(ValueError) as raised:
+    with pytest.raises(ValueError, match="missing") as raised:
         torchx_run_args_from_json(data)
     expected = f"The following required fields are missing: {', '.join(missing)}"
     assert str(raised.value) == expected
 
 
 def test_unknown_fields_and_wrong_types_are_named() -> None:
-    with pytest.raises(ValueError) as raised:
+    with pytest.raises(ValueError, match="not part of") as raised:
         torchx_run_args_from_json({**JSON, "dryrn": 1, "zzz": 2})
     text = raised.value.args[0]
     assert "The following fields are not part of the run command:" in text
