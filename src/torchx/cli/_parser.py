@@ -2,7 +2,7 @@
 
 import argparse
 import os
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from torchx.cli import _help, _output, argparse_util
 from torchx.util._terminal import help_width
@@ -12,6 +12,20 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
     from torchx.cli.cmd_base import SubCommand
+
+
+_DEFAULT_COLOR = "auto"
+
+_LEVELS = {
+    "CRITICAL": 50,
+    "FATAL": 50,
+    "ERROR": 40,
+    "WARNING": 30,
+    "WARN": 30,
+    "INFO": 20,
+    "DEBUG": 10,
+    "NOTSET": 0,
+}
 
 
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
@@ -98,49 +112,46 @@ class RootParser(Parser):
         return _help.render(self._names)
 
 
-def create_root(
-    subcmds: "Mapping[str, SubCommand]", argv: Sequence[str] | None = None
-) -> argparse.ArgumentParser:
-    """The root parser with one sub-parser per command, in the order of the mapping.
-
-    Args:
-        argv: what will be parsed; only the command in it gets a sub-parser.
-    """
+def create_root(subcmds: "Mapping[str, SubCommand]") -> argparse.ArgumentParser:
+    """The root parser with one sub-parser per command, in the order of the mapping."""
     from torchx.version import __version__
 
     parser = RootParser(list(subcmds))
     add = parser.add_argument
-    add("--log_level", metavar="LEVEL", default=os.environ.get("LOGLEVEL") or "INFO")
-    add("--color", choices=_output.COLOR_MODES, default="auto")
+    add("--log_level", metavar="LEVEL", default=_default_log_level())
+    add("--color", choices=_output.COLOR_MODES, default=_DEFAULT_COLOR)
     add("--version", action="version", version=f"torchx-{__version__}")
     subparsers = parser.add_subparsers(
         metavar="COMMAND", parser_class=CommandParser, prog=parser.prog
     )
-    chosen = command_name(subcmds, argv or ())
-    for name in [chosen] if chosen else subcmds:
+    for name in subcmds:
         subparsers.add_parser(name, cmd_name=name, subcmds=subcmds)
     return parser
 
 
-def command_name(names: Container[str], argv: Sequence[str]) -> str | None:
-    """The command in the arguments; `None` when that is not plain."""
-    words = iter(argv)
-    for word in words:
-        if word in ("--log_level", "--color"):
-            next(words, None)
-        elif not word.startswith("-"):
-            return word if word in names else None
-    return None
+def parse(
+    subcmds: "Mapping[str, SubCommand]", argv: Sequence[str]
+) -> tuple[argparse.ArgumentParser, argparse.Namespace]:
+    """Parses the whole command line; where the command comes first its parser is enough."""
+    if argv and argv[0] in subcmds:
+        name = argv[0]
+        parser: argparse.ArgumentParser = CommandParser(
+            prog=f"torchx {name}", cmd_name=name, subcmds=subcmds
+        )
+        parser.set_defaults(log_level=_default_log_level(), color=_DEFAULT_COLOR)
+        return parser, parser.parse_args(argv[1:])
+    if "run" not in argv:  # of `run`, only the part before the component counts
+        _output.set_json("--json" in argv)
+    parser = create_root(subcmds)
+    return parser, parser.parse_args(argv)
 
 
 def log_level(parser: argparse.ArgumentParser, text: str) -> int:
     """The level with that name, in any case, or that number; a usage error otherwise."""
-    import logging
-
     if text.isdigit():
         return int(text)
-    level = logging.getLevelName(text.upper())
-    if not isinstance(level, int):
+    level = _LEVELS.get(text.upper())
+    if level is None:
         parser.error(
             f"argument --log_level: `{text}` is not a log level (also read from $LOGLEVEL);"
             " choose from DEBUG, INFO, WARNING, ERROR, CRITICAL or a number"
@@ -153,3 +164,7 @@ def report_config(args: argparse.Namespace) -> None:
     parser = getattr(args, "cmd_parser", None)
     if isinstance(parser, CommandParser):
         argparse_util.report_config(parser, parser.cmd_name)
+
+
+def _default_log_level() -> str:
+    return os.environ.get("LOGLEVEL") or "INFO"

@@ -2,7 +2,6 @@
 
 import argparse
 import dataclasses
-import json
 import os
 import sys
 import threading
@@ -169,6 +168,8 @@ class CmdRun(SubCommand):
     def torchx_json_from_stdin(self, args: argparse.Namespace | None = None) -> dict[str, Any]:
         """The JSON object on stdin, read once; ends the command when it is something else."""
         if self._stdin_json is None:
+            import json
+
             try:
                 data = json.load(sys.stdin)
             except ValueError as err:
@@ -221,6 +222,8 @@ class CmdRun(SubCommand):
             self._submit(runner, run_args, args)
 
     def _args_from_stdin(self, runner: Runner, args: argparse.Namespace) -> TorchXRunArgs:
+        import json
+
         run_args = torchx_run_args_from_json(self.torchx_json_from_stdin(args))
         opts = runner.scheduler_run_opts(run_args.scheduler)
         run_args.scheduler_cfg = {
@@ -270,6 +273,8 @@ class CmdRun(SubCommand):
         if local and no_wait and runner.scheduler_run_opts(scheduler).get("detach") is not None:
             cfg["detach"] = True
         no_wait = no_wait or bool(local and cfg.get("detach"))
+        if scheduler == "local_cwd":
+            threading.Thread(target=_import_reader, daemon=True).start()
         with _component_errors(run_args):
             handle = runner.run_component(
                 run_args.component_name,
@@ -356,6 +361,10 @@ def _parse_component_apart(
         return parsed, extras
 
     subparser.parse_known_args = parse_known_args  # type: ignore[method-assign,assignment]  # argparse itself would read the component's options
+
+
+def _import_reader() -> None:
+    """Imports what shows the logs; the main thread will be waiting for the job to start."""
 
 
 def _default_component() -> str | None:

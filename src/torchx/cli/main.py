@@ -151,21 +151,32 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def _dispatch(subcmds: dict[str, "SubCommand"], argv: list[str]) -> None:
+    if _may_run_locally(argv):
+        from torchx._local_supervisor import warm_up
+
+        warm_up()
     from torchx.cli import _output, _parser
 
-    parser = _parser.create_root(subcmds, argv)
-    if _parser.command_name(subcmds, argv) != "run":
-        _output.set_json("--json" in argv)  # of `run`, the part before the component counts
-    args = parser.parse_args(argv)
+    parser, args = _parser.parse(subcmds, argv)
     level = _parser.log_level(parser, args.log_level)
     _output.set_color(args.color)
     _output.set_json(bool(getattr(args, "json", False)))
     _output.configure_logging(level)
-    if not hasattr(args, "func"):
+    if not hasattr(args, "func"):  # no command
         _output.out(parser.format_help(), end="")
         raise SystemExit(1)
     _parser.report_config(args)
     args.func(args)
+
+
+def _may_run_locally(argv: list[str]) -> bool:
+    """Whether a local job is likely: a supervisor for it is started before all else then."""
+    if argv[:1] != ["run"] or len(argv) == 1:
+        return False
+    for flag in ("-s", "--scheduler"):
+        if flag in argv and "local_cwd" not in argv:
+            return False
+    return not {"--dryrun", "--help", "-h", "--stdin"}.intersection(argv)
 
 
 def _exit(err: BaseException) -> "NoReturn":

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from torchx._lazy_logger import get_logger
+from torchx._lazy_logger import before_foreign_code, get_logger
 from torchx.errors import InvalidInput
 from torchx.specs.file_linter import (
     ComponentFunctionValidator,
@@ -166,6 +166,7 @@ class CustomComponentsFinder(ComponentsFinder):
             ComponentNotFoundException: if the module or the function does not exist.
             FileNotFoundError: if the file does not exist.
         """
+        before_foreign_code()
         module, source = self._load()
         fn = getattr(module, self._name, None)
         if fn is None or not callable(fn):

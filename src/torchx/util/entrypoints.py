@@ -3,6 +3,8 @@
 import os
 import sys
 
+from torchx._lazy_logger import before_foreign_code
+
 TYPE_CHECKING = False  # see `torchx/__init__.py`
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -71,6 +73,7 @@ def load(group: str, name: str, default: "Any" = _UNSET) -> "Any":
     """
     point = _find(group).get(name)
     if point is not None:
+        before_foreign_code()
         return point.load()
     if default is _UNSET:
         msg = f"entrypoint {group}.{name} not found"
@@ -89,6 +92,7 @@ def load_group(group: str) -> "dict[str, Callable[..., Any]]":
 
 def _defer(point: "Any") -> "Callable[..., Any]":
     def call(*args: "Any", **kwargs: "Any") -> "Any":
+        before_foreign_code()
         target = point.load()
         return target if _is_module(point) else target(*args, **kwargs)
 

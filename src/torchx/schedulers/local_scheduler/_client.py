@@ -1,13 +1,13 @@
 """All that leaves the process: starts supervisors, talks to them, ends what they left behind."""
 
+import _socket as socket  # the public module takes 3 ms to import
 import marshal
 import os
-import select
-import socket
 import sys
 import time
 from typing import Any
 
+from torchx import _local_supervisor
 from torchx.errors import BackendUnavailable, JobStartError
 
 from ._record import JobRecord
@@ -18,25 +18,21 @@ CANCEL_ANSWER_S = 5.0
 """How long a supervisor may take to answer before it counts as stuck."""
 END_EXTRA_S = 15.0
 """How long the end of a job may take beyond its grace period before its supervisor is killed."""
-_START_SUPERVISOR = "import sys; sys.path.insert(0, {!r}); from _supervise.main import main; main()"
 
 
 class Lifeline:
     """Keeps an attached job alive: the job ends when this is closed, or with this process."""
 
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
-        self._owner = os.getpid()
+    def __init__(self, channel: socket.socket) -> None:
+        self._channel = channel
 
     def close(self) -> None:
         """Lets go of the job. In a forked child this does nothing to the job."""
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
+        self._channel.close()
 
 
 def start(store: Store, job_dir: str, lock: int, spec: "dict[str, Any]") -> Lifeline | None:
-    """Starts the supervisor of a recorded job and waits until every replica runs.
+    """Hands a recorded job to a supervisor and waits until every replica runs.
 
     Args:
         lock: file descriptor of the job's lock; the supervisor takes it over.
@@ -48,91 +44,73 @@ def start(store: Store, job_dir: str, lock: int, spec: "dict[str, Any]") -> Life
     Raises:
         JobStartError: if a replica cannot be started; none is left running then.
     """
-    if not sys.executable:
-        msg = "cannot start a local job: sys.executable does not name a Python interpreter"
-        raise JobStartError(msg)
     spec = {
         **spec,
         "launcher_pid": os.getpid(),
         "launcher_ticks": tree.start_ticks(os.getpid()),
         "job_dir": job_dir,
         "home": store.home,
+        "environ": dict(os.environ),
     }
-    spec_r, spec_w = os.pipe()
-    status_r, status_w = os.pipe()
+    supervisor = _local_supervisor.take()
+    channel = supervisor.channel
     log = os.open(
         os.path.join(job_dir, "supervisor.log"),
         os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC,
         0o600,
     )
     try:
-        try:
-            pid = _spawn(spec_r, status_w, log, lock)
-        finally:
-            os.close(spec_r)
-            os.close(status_w)
-            os.close(log)
-        _send(spec_w, marshal.dumps(spec))
-        os.waitpid(pid, 0)  # it forks the lasting ones and exits
-        answer = _read_all_or_line(status_r)
+        _send(channel, marshal.dumps(spec), (log, lock))
+        answer = _answer(channel)
+        os.waitpid(supervisor.pid, 0)  # it forks the lasting ones and exits
     except BaseException:
-        os.close(spec_w)  # the supervisor, if any, ends the job
-        _wait_closed(status_r)
+        channel.shutdown(socket.SHUT_WR)  # the supervisor, if any, ends the job
+        _wait_closed(channel)
+        channel.close()
         raise
     finally:
-        os.close(status_r)
+        os.close(log)
     if answer != "started":
-        os.close(spec_w)
+        channel.close()
         raise JobStartError(_start_failure(answer, job_dir))
     if spec["attached"]:
-        return Lifeline(spec_w)
-    os.close(spec_w)
+        return Lifeline(channel)
+    channel.close()
     return None
 
 
-def _spawn(stdin: int, stdout: int, stderr: int, lock: int) -> int:
-    # 3 is also a likely number of the descriptors given: move them out of the way first
-    keep = [os.dup(fd) if fd <= 3 else fd for fd in (stdin, stdout, stderr, lock)]
-    actions = [(os.POSIX_SPAWN_DUP2, fd, target) for target, fd in enumerate(keep)]
-    code = _START_SUPERVISOR.format(os.path.dirname(os.path.abspath(__file__)))
+def _send(channel: socket.socket, data: bytes, fds: tuple[int, int]) -> None:
+    """Sends the size with the file descriptors, then the data."""
+    rights = b"".join(fd.to_bytes(4, sys.byteorder) for fd in fds)
     try:
-        return os.posix_spawn(
-            sys.executable,
-            [sys.executable, "-I", "-S", "-c", code],
-            os.environ,
-            file_actions=actions,
+        channel.sendmsg(
+            [len(data).to_bytes(8, "little")], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)]
         )
-    except OSError as err:
-        msg = f"cannot start `{sys.executable}` to supervise the job: {err.strerror}"
-        raise JobStartError(msg) from None
-    finally:
-        for fd, copy in zip((stdin, stdout, stderr, lock), keep, strict=True):
-            if copy != fd:
-                os.close(copy)
-
-
-def _send(fd: int, data: bytes) -> None:
-    try:
-        journal.write_all(fd, len(data).to_bytes(8, "little") + data)
-    except BrokenPipeError:
+        channel.sendall(data)
+    except (BrokenPipeError, ConnectionResetError):
         pass  # it ended early; its answer or its log says why
 
 
-def _read_all_or_line(fd: int) -> str:
+def _answer(channel: socket.socket) -> str:
     said = b""
     while not said.endswith(b"\n"):
-        part = os.read(fd, 65536)
+        try:
+            part = channel.recv(65536)
+        except ConnectionResetError:
+            break
         if not part:
             break
         said += part
     return said.decode("utf-8", "replace").strip()
 
 
-def _wait_closed(fd: int) -> None:
-    deadline = time.monotonic() + CANCEL_ANSWER_S
-    while (left := deadline - time.monotonic()) > 0:
-        if select.select([fd], [], [], left)[0] and not os.read(fd, 65536):
-            return
+def _wait_closed(channel: socket.socket) -> None:
+    channel.settimeout(CANCEL_ANSWER_S)
+    try:
+        while channel.recv(65536):
+            pass
+    except OSError:
+        return
 
 
 def _start_failure(answer: str, job_dir: str) -> str:
@@ -220,13 +198,14 @@ def request_cancel(store: Store, record: JobRecord) -> None:
     """
     connection = connect(record.path)
     if connection is not None:
-        with connection:
-            try:
-                connection.sendall(b"cancel\n")
-                if connection.recv(1):
-                    return
-            except OSError:
-                pass  # it ended, or it is stuck
+        try:
+            connection.sendall(b"cancel\n")
+            if connection.recv(1):
+                return
+        except OSError:
+            pass  # it ended, or it is stuck
+        finally:
+            connection.close()
     if _elsewhere(record):
         msg = f"the job `{record.text('app_id')}` runs on `{record.text('host')}`, cancel it there"
         raise BackendUnavailable(msg)

@@ -309,7 +309,9 @@ class LocalScheduler(Scheduler[Opts]):
         if not record.view().terminal:
             end(store, record)
         store.forget(record)
-        self._apps.pop(app_id, None)
+        known = self._apps.pop(app_id, None)
+        if known is not None:
+            known.close()
 
     def close(self) -> None:
         """Ends the attached jobs that this scheduler launched; detached ones go on."""

@@ -131,7 +131,7 @@ class Supervisor:
         self.linger_since = 0.0
         self.app_restarts = 0
         self.log_problem = ""
-        self.own_env = dict(os.environ)
+        self.own_env: dict[str, str] = spec["environ"]
         self.executables: dict[tuple[str, str, str], str] = {}
         self.original_nofile = spec["nofile"]
 

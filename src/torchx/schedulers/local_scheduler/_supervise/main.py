@@ -6,6 +6,7 @@ child of the supervisor, or of the guard if the supervisor is killed. Replicas a
 kernel when the supervisor dies (``PR_SET_PDEATHSIG``), their descendants by the guard.
 """
 
+import _socket
 import marshal
 import os
 import sys
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 FDS_PER_REPLICA = 6
 FDS_RESERVED = 64
+LOCK_FD = 3
+"""Held, and so locked, until both processes are gone."""
 
 
 def _raise_fd_limit(needed: int) -> "tuple[tuple[int, int] | None, str]":
@@ -38,31 +41,37 @@ def _raise_fd_limit(needed: int) -> "tuple[tuple[int, int] | None, str]":
     return (soft, hard), ""
 
 
-def _read_spec(fd: int) -> "dict[str, Any]":
-    size = int.from_bytes(_read_exactly(fd, 8), "little")
-    spec: dict[str, object] = marshal.loads(_read_exactly(fd, size))
+def _receive_spec(channel: "_socket.socket") -> "dict[str, Any]":
+    """Reads the job; its log becomes fd 2, its lock fd 3."""
+    header, ancillary, _, _ = channel.recvmsg(8, 64)
+    if not header:
+        os._exit(0)  # the launcher gave up before there was anything to do
+    rights = ancillary[0][2]
+    received = [int.from_bytes(rights[i : i + 4], sys.byteorder) for i in (0, 4)]
+    spares = [os.dup2(os.dup(fd), 100 + i, inheritable=False) for i, fd in enumerate(received)]
+    os.dup2(spares[0], 2)
+    os.dup2(spares[1], LOCK_FD, inheritable=False)
+    os.closerange(LOCK_FD + 1, 128)
+    size = int.from_bytes(header, "little")
+    parts = []
+    while size:
+        part = channel.recv(min(size, 1 << 20))
+        if not part:
+            os._exit(0)
+        parts.append(part)
+        size -= len(part)
+    spec: dict[str, Any] = marshal.loads(b"".join(parts))
     return spec
 
 
-def _read_exactly(fd: int, size: int) -> bytes:
-    parts = []
-    while size:
-        part = os.read(fd, size)
-        if not part:
-            os._exit(0)  # the launcher gave up before there was anything to do
-        parts.append(part)
-        size -= len(part)
-    return b"".join(parts)
-
-
-def _reply(fd: int, text: str) -> None:
+def _reply(channel: "_socket.socket", text: str) -> None:
     try:
-        journal.write_all(fd, text.encode("utf-8", "replace") + b"\n")
+        channel.sendall(text.encode("utf-8", "replace") + b"\n")
     except OSError:
         pass  # the launcher is gone; the lifeline tells the same
 
 
-def _supervise(spec: "dict[str, Any]", guard_pid: int) -> int:
+def _supervise(spec: "dict[str, Any]", channel: "_socket.socket", guard_pid: int) -> int:
     tree.prctl(tree.PR_SET_CHILD_SUBREAPER, 1)
     tree.prctl(tree.PR_SET_PDEATHSIG, 15)
     if os.getppid() != guard_pid:
@@ -72,24 +81,25 @@ def _supervise(spec: "dict[str, Any]", guard_pid: int) -> int:
         supervisor.start()
     except (StartFailure, OSError) as err:
         end_leftovers()
-        _reply(1, f"failed {err}")
+        _reply(channel, f"failed {err}")
         return 3
-    _reply(1, "started")
-    devnull = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-    os.dup2(devnull, 1)
+    _reply(channel, "started")
     if not spec["attached"]:
-        os.dup2(devnull, 0)
-    os.close(devnull)
+        _close_standard(0)
     supervisor.run()
     return 0
 
 
-def _guard(spec: "dict[str, Any]", supervisor_pid: int) -> None:
-    """Waits for the supervisor; if it was killed, ends what it left and completes the record."""
-    devnull = os.open(os.devnull, os.O_RDWR)
-    for fd in (0, 1):
+def _close_standard(*fds: int) -> None:
+    devnull = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    for fd in fds:
         os.dup2(devnull, fd)
     os.close(devnull)
+
+
+def _guard(spec: "dict[str, Any]", supervisor_pid: int) -> None:
+    """Waits for the supervisor; if it was killed, ends what it left and completes the record."""
+    _close_standard(0)
     for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(signum, signal.SIG_IGN)  # the supervisor answers them
     status = 0
@@ -124,29 +134,27 @@ def end_leftovers() -> None:
 
 
 def main() -> None:
-    """Entry point: fd 0 brings the request and then stays the lifeline, fd 1 takes the answer.
-
-    fd 2 is the supervisor's own log and fd 3 the locked lock file, held until both are gone.
-    """
-    os.setsid()
-    spec = _read_spec(0)
-    roles: list[dict[str, list[str]]] = spec["roles"]
-    needed = FDS_RESERVED + FDS_PER_REPLICA * sum(len(r["dirs"]) for r in roles)
+    """Entry point: fd 0 brings the job, takes the answer, and is the lifeline."""
+    if os.getsid(0) != os.getpid():
+        os.setsid()
+    channel = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, fileno=0)
+    spec = _receive_spec(channel)
+    _close_standard(1)
+    needed = FDS_RESERVED + FDS_PER_REPLICA * sum(len(r["dirs"]) for r in spec["roles"])
     limits, problem = _raise_fd_limit(needed)
     if problem:
-        _reply(1, f"failed {problem}")
+        _reply(channel, f"failed {problem}")
         os._exit(3)
     spec["nofile"] = limits
     if os.fork():
         os._exit(0)  # the launcher reaps this one at once and never has a child of ours
-    os.set_inheritable(3, False)
     tree.prctl(tree.PR_SET_CHILD_SUBREAPER, 1)
     guard_pid = os.getpid()
     supervisor_pid = os.fork()
     if supervisor_pid == 0:
         code = 1
         try:
-            code = _supervise(spec, guard_pid)
+            code = _supervise(spec, channel, guard_pid)
         except BaseException:  # noqa: BLE001 - said in its log; the guard ends the job
             sys.excepthook(*sys.exc_info())
         finally:

@@ -1,0 +1,58 @@
+"""Starts the interpreter that will supervise a local job.
+
+It stands outside of ``local_scheduler`` because the command line starts the interpreter first of
+all when there may be a local job: it is up by the time that the job is known. One that gets no job
+ends with the process that started it.
+"""
+
+import _socket
+import os
+import sys
+
+from torchx.errors import JobStartError
+
+_FOLDER = ("schedulers", "local_scheduler")
+_CODE = "import sys; sys.path.insert(0, {!r}); from _supervise.main import main; main()"
+
+
+class Supervisor:
+    """A started interpreter that waits for a job on the other end of ``channel``."""
+
+    def __init__(self) -> None:
+        """Starts it.
+
+        Raises:
+            JobStartError: if it cannot be started.
+        """
+        if not sys.executable:
+            msg = "cannot start a local job: sys.executable does not name a Python interpreter"
+            raise JobStartError(msg)
+        folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), *_FOLDER)
+        self.channel, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
+        actions = [(os.POSIX_SPAWN_DUP2, theirs.fileno(), 0)]
+        arguments = [sys.executable, "-I", "-S", "-c", _CODE.format(folder)]
+        try:
+            self.pid = os.posix_spawn(
+                sys.executable, arguments, os.environ, file_actions=actions, setsid=_CAN_SETSID
+            )
+        except OSError as err:
+            self.channel.close()
+            msg = f"cannot start `{sys.executable}` to supervise the job: {err.strerror}"
+            raise JobStartError(msg) from None
+        finally:
+            theirs.close()
+
+
+_CAN_SETSID = sys.platform == "linux"
+_waiting: list[Supervisor] = []
+
+
+def warm_up() -> None:
+    """Starts a supervisor for the job that this process will submit next."""
+    if not _waiting:
+        _waiting.append(Supervisor())
+
+
+def take() -> Supervisor:
+    """A supervisor that waits for its job: the one that was started before, or a new one."""
+    return _waiting.pop() if _waiting else Supervisor()
