@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from torchx.cli._log_query import LogTarget, parse_identifier, parse_time
@@ -82,6 +82,7 @@ def test_identifiers_that_are_not(text: str, caplog: pytest.LogCaptureFixture) -
 names = st.text(st.characters(exclude_characters="/\n\r", exclude_categories=["Cs"]), min_size=1)
 
 
+@settings(deadline=None)  # machines may be busy
 @given(
     st.text("abz_09-+.", min_size=1),
     st.one_of(st.just(""), names),
@@ -104,6 +105,7 @@ def test_what_is_put_into_an_identifier_comes_out(
     assert parse_identifier(text) == expected
 
 
+@settings(deadline=None)  # machines may be busy
 @given(st.text("k:/,1-\n a", max_size=20))
 def test_no_text_breaks_the_parser(text: str) -> None:
     target = parse_identifier(text)
@@ -131,6 +133,7 @@ def test_the_prefix_stands_before_every_line(line: str, expected: str) -> None:
     assert _prefix_line("P", line) == expected
 
 
+@settings(deadline=None)  # machines may be busy
 @given(st.lists(st.text(st.characters(exclude_characters="\n\r"))))
 def test_many_lines_at_once_are_prefixed_as_one_by_one(lines: list[str]) -> None:
     text = "".join(f"{line}\n" for line in lines)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Optional
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from torchx.cli._run_args import check_component_args, component_start, repeated_options
@@ -96,6 +96,7 @@ words = st.one_of(
 )
 
 
+@settings(deadline=None)  # machines may be busy
 @given(st.lists(words, max_size=8), st.sampled_from(["utils.echo", "./f.py:fn", "a.b:c"]))
 def test_what_follows_the_component_reaches_it_unchanged(args: list[str], name: str) -> None:
     for lead in ([], ["--"]):
@@ -109,6 +110,7 @@ def test_what_follows_the_component_reaches_it_unchanged(args: list[str], name: 
             assert parsed == (name, args)
 
 
+@settings(deadline=None)  # machines may be busy
 @given(st.lists(words, max_size=8))
 def test_only_options_before_the_first_dashes_count_as_repeated(args: list[str]) -> None:
     head = args[: args.index("--")] if "--" in args else args
