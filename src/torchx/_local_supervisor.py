@@ -11,6 +11,10 @@ import sys
 
 from torchx.errors import JobStartError
 
+TYPE_CHECKING = False  # the name alone tells type checkers
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 _FOLDER = ("schedulers", "local_scheduler")
 _CODE = "import sys; sys.path.insert(0, {!r}); from _supervise.main import main; main()"
 
@@ -45,12 +49,24 @@ class Supervisor:
 
 _CAN_SETSID = sys.platform == "linux"
 _waiting: list[Supervisor] = []
+_meanwhile: "list[Callable[[], None]]" = []
 
 
 def warm_up() -> None:
     """Starts a supervisor for the job that this process will submit next."""
     if not _waiting:
         _waiting.append(Supervisor())
+
+
+def while_starting(call: "Callable[[], None]") -> None:
+    """Has something done, once, while the next job is being started by its supervisor."""
+    _meanwhile.append(call)
+
+
+def do_meanwhile() -> None:
+    """Does what ``while_starting`` was told."""
+    while _meanwhile:
+        _meanwhile.pop()()
 
 
 def take() -> Supervisor:

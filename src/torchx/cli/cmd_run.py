@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
+from torchx import _local_supervisor
 from torchx.cli import _arguments, _errors, _output, _secrets
 from torchx.cli._run_args import (
     MISSING_COMPONENT_ERROR_MSG,
@@ -274,7 +275,7 @@ class CmdRun(SubCommand):
             cfg["detach"] = True
         no_wait = no_wait or bool(local and cfg.get("detach"))
         if scheduler == "local_cwd":
-            threading.Thread(target=_import_reader, daemon=True).start()
+            _local_supervisor.while_starting(_import_reader)
         with _component_errors(run_args):
             handle = runner.run_component(
                 run_args.component_name,
@@ -364,7 +365,11 @@ def _parse_component_apart(
 
 
 def _import_reader() -> None:
-    """Imports what shows the logs; the main thread will be waiting for the job to start."""
+    """Imports what shows the logs and reports the end."""
+    from importlib import import_module
+
+    for name in ("logging", "torchx.cli.cmd_log", "torchx.cli._log_printer"):
+        import_module(name)
 
 
 def _default_component() -> str | None:

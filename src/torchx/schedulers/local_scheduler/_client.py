@@ -61,6 +61,7 @@ def start(store: Store, job_dir: str, lock: int, spec: "dict[str, Any]") -> Life
     )
     try:
         _send(channel, marshal.dumps(spec), (log, lock))
+        _local_supervisor.do_meanwhile()
         answer = _answer(channel)
         os.waitpid(supervisor.pid, 0)  # it forks the lasting ones and exits
     except BaseException:

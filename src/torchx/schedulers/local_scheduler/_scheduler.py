@@ -449,7 +449,7 @@ class LogsNotFound(InvalidInput, RuntimeError):
     """The app has no such role or replica."""
 
 
-_OPTION_NAMES = frozenset(name for name, _ in Opts.as_runopts())
+_OPTION_NAMES = frozenset(Opts.__dataclass_fields__) - {"_extra_cfg"}
 _UNREACHABLE_PAUSE_S = 0.5
 """Pause between looks at a job that cannot be reached, on another machine say."""
 
