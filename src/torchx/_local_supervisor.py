@@ -72,3 +72,12 @@ def do_meanwhile() -> None:
 def take() -> Supervisor:
     """A supervisor that waits for its job: the one that was started before, or a new one."""
     return _waiting.pop() if _waiting else Supervisor()
+
+
+def dismiss() -> None:
+    """Ends a supervisor that has got no job, and forgets what was to be done meanwhile."""
+    _meanwhile.clear()
+    while _waiting:
+        supervisor = _waiting.pop()
+        supervisor.channel.close()
+        os.waitpid(supervisor.pid, 0)

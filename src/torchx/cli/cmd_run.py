@@ -63,6 +63,9 @@ examples:
   torchx run --dryrun -s slurm dist.ddp -j 2x8 --script train.py
   torchx run --stdin --json < job.json"""
 
+# how long an interrupted command waits for the last lines of its job
+_LAST_LINES_S = 2
+
 # flags that go together with --stdin
 _BESIDE_STDIN = ("stdin", "dryrun", "json", "show_secrets", "help")
 
@@ -101,6 +104,7 @@ class CmdRun(SubCommand):
         self._stdin_json: dict[str, Any] | None = None
         self._handle: str | None = None
         self._attached = False
+        self._reader: threading.Thread | None = None
 
     def add_arguments(self, subparser: argparse.ArgumentParser) -> None:
         self._subparser = subparser
@@ -163,6 +167,8 @@ class CmdRun(SubCommand):
         except BaseException as err:
             number = _errors.signal_of(err)
             if number is not None:
+                if self._reader is not None and self._attached:  # its job has ended by now
+                    self._reader.join(_LAST_LINES_S)
                 self._report_interrupt(number)
             raise
 
@@ -309,6 +315,7 @@ class CmdRun(SubCommand):
         reader = _log_thread(runner, handle, run_args.tee_logs) if stream else None
         if reader is not None:
             reader.start()
+        self._reader = reader
         with _terminated_as_exception():
             status = runner.wait(handle, wait_interval=1)
             if status is None:

@@ -138,6 +138,7 @@ def main(argv: list[str] | None = None) -> None:
     if argv is None:
         argv = sys.argv[1:]
         _spare_collections()
+        _warm_up(argv)
     if list(argv) == ["--version"]:
         from torchx.version import __version__
 
@@ -163,11 +164,49 @@ def _spare_collections() -> None:
     atexit.register(gc.freeze)
 
 
-def _dispatch(subcmds: dict[str, "SubCommand"], argv: list[str]) -> None:
+def _warm_up(argv: list[str]) -> None:
+    """Starts the supervisor of a local job before all else, where such a job is likely.
+
+    Only in a process of our own: the supervisor waits for a job until this process ends.
+    """
     if _may_run_locally(argv):
         from torchx._local_supervisor import warm_up
+        from torchx.errors import JobStartError
 
-        warm_up()
+        try:
+            warm_up()
+        except JobStartError:
+            return  # told when the job is submitted
+
+
+def _may_run_locally(argv: list[str]) -> bool:
+    """Whether the arguments look like those of a local run."""
+    if argv[:1] != ["run"] or len(argv) == 1:
+        return False
+    for flag in ("-s", "--scheduler"):
+        if flag in argv and "local_cwd" not in argv:
+            return False
+    return not {"--dryrun", "--help", "-h", "--stdin"}.intersection(argv)
+
+
+def _dispatch(subcmds: dict[str, "SubCommand"], argv: list[str]) -> None:
+    if not _may_run_locally(argv):
+        _call(subcmds, argv)
+        return
+    from torchx import _local_supervisor
+    from torchx.errors import JobStartError
+
+    try:
+        _local_supervisor.warm_up()
+    except JobStartError:  # told when there is a job, if there is one
+        pass
+    try:
+        _call(subcmds, argv)
+    finally:
+        _local_supervisor.dismiss()
+
+
+def _call(subcmds: dict[str, "SubCommand"], argv: list[str]) -> None:
     from torchx.cli import _output, _parser
 
     parser, args = _parser.parse(subcmds, argv)
@@ -180,16 +219,6 @@ def _dispatch(subcmds: dict[str, "SubCommand"], argv: list[str]) -> None:
         raise SystemExit(1)
     _parser.report_config(args)
     args.func(args)
-
-
-def _may_run_locally(argv: list[str]) -> bool:
-    """Whether a local job is likely: a supervisor for it is started before all else then."""
-    if argv[:1] != ["run"] or len(argv) == 1:
-        return False
-    for flag in ("-s", "--scheduler"):
-        if flag in argv and "local_cwd" not in argv:
-            return False
-    return not {"--dryrun", "--help", "-h", "--stdin"}.intersection(argv)
 
 
 def _exit(err: BaseException) -> "NoReturn":

@@ -99,7 +99,7 @@ class ListAppResponse:
         return hash((self.app_id, self.app_handle, self.state))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class SchedulerFeatures:
     """What a scheduler can do. What it does not declare, it must refuse with an exception."""
 

@@ -461,6 +461,8 @@ def test_a_signal_ends_the_attached_job_and_says_so(
     more = ["--json"] if as_json else []
     process = start(*more, "utils.sh", *sh(f"echo $$$$ > {pid_file}; exec sleep 60"))
     wait_for(lambda: pid_file.exists() and bool(pid_file.read_text()))
+    assert process.stderr is not None
+    assert "launched app" in process.stderr.readline()
     process.send_signal(number)
     out, err = process.communicate(timeout=30)
     assert process.returncode == code
