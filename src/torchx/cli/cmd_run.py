@@ -104,6 +104,7 @@ class CmdRun(SubCommand):
         self._stdin_json: dict[str, Any] | None = None
         self._handle: str | None = None
         self._attached = False
+        self._launching = False
         self._reader: threading.Thread | None = None
 
     def add_arguments(self, subparser: argparse.ArgumentParser) -> None:
@@ -161,6 +162,7 @@ class CmdRun(SubCommand):
         os.environ.setdefault(TORCHX_CONTEXT_NAME, "cli_run")
         component_defaults = config.load_sections(prefix="component")
         self._handle = None
+        self._launching = False
         try:
             with get_runner(component_defaults=component_defaults) as runner:
                 self._run(runner, args)
@@ -282,6 +284,8 @@ class CmdRun(SubCommand):
         no_wait = no_wait or bool(local and cfg.get("detach"))
         if scheduler == "local_cwd":
             _local_supervisor.while_starting(_import_reader)
+        self._attached = local and not cfg.get("detach")
+        self._launching = True
         with _component_errors(run_args):
             handle = runner.run_component(
                 run_args.component_name,
@@ -292,7 +296,6 @@ class CmdRun(SubCommand):
                 parent_run_id=run_args.parent_run_id,
             )
         self._handle = handle
-        self._attached = local and not cfg.get("detach")
         _output.log().info("launched app: %s", handle)
         if not args.json:
             _output.out(handle)
@@ -337,10 +340,12 @@ class CmdRun(SubCommand):
 
         name = signal.Signals(number).name
         handle = self._handle
-        if handle is None:
+        if not self._launching:
             message = f"interrupted by {name} before the job was launched"
         elif self._attached:
-            message = f"job `{handle}` was cancelled ({name})"
+            message = f"job `{handle or '(being launched)'}` was cancelled ({name})"
+        elif handle is None:
+            message = f"interrupted by {name} while the job was being launched, see `torchx list`"
         else:
             message = (
                 f"job `{handle}` keeps running ({name} ended only this command);"

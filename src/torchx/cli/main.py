@@ -129,7 +129,7 @@ def run_main(subcmds: dict[str, "SubCommand"], argv: list[str] | None = None) ->
         raise
     except BrokenPipeError:
         _output.close_stdout()
-    except (Exception, KeyboardInterrupt) as err:  # noqa: BLE001  the one place for exit codes
+    except BaseException as err:  # noqa: BLE001  the one place for exit codes
         _exit(err)
 
 

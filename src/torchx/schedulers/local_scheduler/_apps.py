@@ -8,8 +8,12 @@ from typing import Any
 from torchx.specs.api import AppDryRunInfo, AppState, is_terminal
 
 
-class SignalException(Exception):
-    """SIGTERM or SIGINT arrived; raised in the main thread."""
+class SignalException(BaseException):
+    """SIGTERM or SIGINT arrived; raised in the main thread.
+
+    No `Exception`, like `KeyboardInterrupt`: it may arrive anywhere, also where those are
+    swallowed, as in the handlers of `logging`.
+    """
 
     def __init__(self, msg: str, sigval: signal.Signals) -> None:
         super().__init__(msg)
