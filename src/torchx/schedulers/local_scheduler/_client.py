@@ -24,11 +24,14 @@ class Lifeline:
     """Keeps an attached job alive: the job ends when this is closed, or with this process."""
 
     def __init__(self, channel: socket.socket) -> None:
-        self._channel = channel
+        # a number, not a socket: a job does not end because its scheduler was garbage
+        self._fd = channel.detach()
 
     def close(self) -> None:
         """Lets go of the job. In a forked child this does nothing to the job."""
-        self._channel.close()
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
 
 
 def start(store: Store, job_dir: str, lock: int, spec: "dict[str, Any]") -> Lifeline | None:
