@@ -60,7 +60,7 @@ def append_line(path: str, line: str) -> None:
         os.close(fd)
 
 
-def write_all(fd: int, data: bytes) -> None:
+def write_all(fd: int, data: "bytes | memoryview") -> None:
     """Writes every byte, however many calls that takes."""
     written = os.write(fd, data)
     while written < len(data):

@@ -6,7 +6,7 @@ from _struct import pack  # the C part of ``struct``: nothing else of it is need
 
 from .journal import STREAM_END, write_all
 
-CHUNK_BYTES = 1 << 18
+CHUNK_BYTES = 1 << 16
 LONGEST_LINE_BYTES = 1 << 20
 """Bound on what is held back for a line's end: longer lines may be split in ``combined.log``."""
 
@@ -65,13 +65,15 @@ class ReplicaLog:
         write_all(stream.file_fd, data)
         cut = data.rfind(b"\n") + 1
         if cut:
-            whole = stream.held + data[:cut] if stream.held else data[:cut]
+            whole = memoryview(data)[:cut]
+            if stream.held:
+                whole = memoryview(stream.held + bytes(whole))
             stream.held = data[cut:]
-            self._write_lines(stream, whole, whole.count(b"\n"))
+            self._write_lines(stream, whole, data.count(b"\n"), ended=True)
         else:
             stream.held += data
             if len(stream.held) >= LONGEST_LINE_BYTES:
-                self._write_lines(stream, stream.held, 0)
+                self._write_lines(stream, stream.held, 0, ended=False)
                 stream.held = b""
         return True
 
@@ -83,7 +85,7 @@ class ReplicaLog:
         stream.pipe_fd = -1
         self.open_pipes -= 1
         if stream.held:
-            self._write_lines(stream, stream.held, 1)
+            self._write_lines(stream, stream.held, 1, ended=False)
             stream.held = b""
 
     def close(self) -> None:
@@ -106,12 +108,15 @@ class ReplicaLog:
         self.open_pipes = 0
         self._close_files()
 
-    def _write_lines(self, stream: Stream, data: bytes, lines: int) -> None:
-        glued = self._open_line is not None and self._open_line != stream.kind
-        merged = b"\n" + data if glued else data
-        write_all(self._combined_fd, merged)
-        self._open_line = None if data.endswith(b"\n") else stream.kind
-        self._combined_end += len(merged)
+    def _write_lines(
+        self, stream: Stream, data: "bytes | memoryview", lines: int, ended: bool
+    ) -> None:
+        if self._open_line is not None and self._open_line != stream.kind:
+            write_all(self._combined_fd, b"\n")
+            self._combined_end += 1
+        write_all(self._combined_fd, data)
+        self._open_line = None if ended else stream.kind
+        self._combined_end += len(data)
         stream.lines += lines
         stream.offset += len(data)
         self._index(stream.kind, stream.lines, stream.offset)
