@@ -158,7 +158,10 @@ class Job:
     def _signal(self, number: int) -> None:
         for process in self._processes:
             if process.poll() is None:
-                os.killpg(process.pid, number)
+                try:
+                    os.killpg(process.pid, number)
+                except ProcessLookupError:
+                    pass  # the thread that waits for it was faster
 
     def close(self) -> None:
         self.cancel()
