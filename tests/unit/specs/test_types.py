@@ -1,0 +1,487 @@
+"""Resources, capabilities, mounts, workspaces, roles, apps, macros and constants."""
+
+import asyncio
+import copy
+import dataclasses
+import string
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import torchx.specs as specs
+from torchx.specs import (
+    AppDef,
+    BindMount,
+    CapabilityKey,
+    DeviceMount,
+    Resource,
+    RetryPolicy,
+    Role,
+    VolumeMount,
+    Workspace,
+    macros,
+    parse_mounts,
+)
+from torchx.specs._macros import MacroPlan
+from torchx.specs._serialize import app_from_json, app_to_json
+from torchx.specs.api import MountType, is_started
+
+
+def test_everything_published_is_exported():
+    assert len(specs.__all__) == 44
+    for name in [*specs.__all__, "GiB", "ResourceFactory"]:
+        assert hasattr(specs, name), name
+    assert specs.GiB == 1024
+
+
+def test_constants_have_their_wire_values():
+    assert (specs.ALL, specs.MISSING, specs.NONE, specs.UNKNOWN) == (
+        "all",
+        "<MISSING>",
+        "<NONE>",
+        "<UNKNOWN>",
+    )
+    assert Resource(-1, -1, -1) == specs.NULL_RESOURCE
+    assert specs.NA == "<<NA>>"
+    assert specs.TORCHX_CONTEXT_NAME == "TORCHX_CONTEXT_NAME"
+    keys = specs.app_metadata
+    assert (keys.CONTEXT, keys.VERSION, keys.SCHEDULER, keys.ROLES_PREFIX) == (
+        "torchx/context",
+        "torchx/version",
+        "torchx/scheduler",
+        "torchx/roles.",
+    )
+
+
+def test_home_is_made_where_the_variable_says(tmp_path: Path, monkeypatch):
+    monkeypatch.setenv("TORCHX_HOME", str(tmp_path / "x"))
+    assert specs.TORCHX_HOME("a", "b") == tmp_path / "x/a/b"
+    assert (tmp_path / "x/a/b").is_dir()
+    monkeypatch.delenv("TORCHX_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert specs.TORCHX_HOME() == tmp_path / ".torchx"
+
+
+# -- resources ----------------------------------------------------------------------------------
+
+
+def test_a_resource_shows_all_it_has():
+    text = "Resource(cpu=4, gpu=1, memMB=8192, capabilities={}, devices={}, tags={})"
+    assert repr(Resource(cpu=4, gpu=1, memMB=8192)) == text
+    assert Resource(1, 0, 1).devices is not Resource(1, 0, 1).devices
+
+
+def test_a_copied_resource_shares_nothing():
+    original = Resource(1, 0, 64, {"k": "old"}, {"nic": 2}, {"t": 1})
+    copied = Resource.copy(original, k="new", z=1)
+    assert copied.capabilities == {"k": "new", "z": 1}
+    copied.devices["nic"] = 3
+    copied.tags["t"] = 2
+    assert (original.capabilities, original.devices, original.tags) == (
+        {"k": "old"},
+        {"nic": 2},
+        {"t": 1},
+    )
+
+
+def test_tags_tell_name_and_fraction():
+    resource = Resource(1, 0, 1)
+    assert not resource.is_fractional()
+    assert resource.get_resource_name() is None
+    resource.tags.update(
+        {"torchx/named_resources.is_fractional": True, "torchx/named_resources.name": "half"}
+    )
+    assert resource.is_fractional()
+    assert resource.get_resource_name() == "half"
+
+
+def test_capability_keys_check_the_type_on_reading():
+    key = CapabilityKey("acme", "vram", int)
+    resource = Resource(1, 1, 1)
+    assert key.get(resource) is None
+    assert key.get(resource, 7) == 7
+    key.set(resource, 80)
+    assert resource.capabilities == {"acme.vram": 80}
+    assert key.get(Resource.copy(resource)) == 80
+    resource.capabilities["acme.vram"] = "80"
+    with pytest.raises(TypeError, match=r"capability `acme\.vram` expected `int`, got `str`: '80'"):
+        key.get(resource)
+    resource.capabilities["acme.vram"] = True
+    with pytest.raises(TypeError, match="expected `int`, got `bool`"):
+        key.get(resource)
+    assert CapabilityKey("acme", "vram", bool).get(resource) is True
+    assert hash(key) == hash(CapabilityKey("acme", "vram", int))
+
+
+# -- mounts -------------------------------------------------------------------------------------
+
+
+def test_mounts_are_read_from_options():
+    options = ["type=bind", "source=/h", "target=/c", "readonly", "type=device", "src=/dev/d"]
+    assert parse_mounts([*options, "perm=r"]) == [
+        BindMount("/h", "/c", True),
+        DeviceMount("/dev/d", "/dev/d", "r"),
+    ]
+    assert parse_mounts([]) == []
+    assert parse_mounts(["type=volume", "src=~v", "destination=/d", "read_only=false"]) == [
+        VolumeMount("~v", "/d", True)
+    ]
+    assert parse_mounts(["type=device", "src=/a", "dst=/b", "perm="]) == [
+        DeviceMount("/a", "/b", "")
+    ]
+    assert [m.value for m in MountType] == ["bind", "volume", "device"]
+
+
+def test_a_home_directory_is_expanded_in_bind_sources(monkeypatch):
+    monkeypatch.setenv("HOME", "/me")
+    (mount,) = parse_mounts(["type=bind", "src=~/data", "dst=~/data"])
+    assert mount == BindMount("/me/data", "~/data")
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "text"),
+    [
+        (["nope=1"], KeyError, "unknown mount option nope, must be one of"),
+        (["src=/a"], KeyError, "type must be specified first"),
+        (["type=bind", "src=/a"], KeyError, "dst"),
+        (["type=device"], KeyError, "src"),
+        (["type=device", "src=/a", "perm=rx"], ValueError, "x is not a valid permission flags"),
+        (["type=tape", "src=/a"], ValueError, "invalid mount type 'tape', must be one of"),
+    ],
+)
+def test_bad_mounts_are_refused(options, error, text):
+    with pytest.raises(error, match=text):
+        parse_mounts(options)
+
+
+PATHS = st.text(st.characters(codec="utf-8", exclude_characters="=,~\0"), min_size=1)
+
+
+@given(st.lists(st.tuples(PATHS, PATHS, st.booleans())))
+def test_mounts_survive_their_text(mounts):
+    options = []
+    for source, target, read_only in mounts:
+        options += ["type=bind", f"src={source}", f"dst={target}"]
+        options += ["readonly"] if read_only else []
+    assert parse_mounts(options) == [BindMount(*mount) for mount in mounts]
+
+
+# -- workspaces ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "projects"),
+    [
+        (None, {}),
+        ("", {}),
+        ("/a", {"/a": ""}),
+        ("/a: b", {"/a": "b"}),
+        ("/a:b", {"/a:b": ""}),
+        ("#\n/a:\n/b: c\n", {"/a": "", "/b": "c"}),
+        ("{}", {}),
+    ],
+)
+def test_workspaces_are_read_from_text(text, projects):
+    assert Workspace.from_str(text) == Workspace(projects)
+
+
+@pytest.mark.parametrize("text", ["[a, b]", "3", "null", "~", "a: [", "{a"])
+def test_text_that_is_no_workspace_is_refused(text):
+    with pytest.raises(ValueError, match="is not a path or a YAML mapping of paths"):
+        Workspace.from_str(text)
+
+
+def test_workspaces_compare_by_their_projects():
+    assert not Workspace({})
+    assert Workspace({"a": "", "b": "c"}) == Workspace({"b": "c", "a": ""})
+    assert len({Workspace({"a": ""}), Workspace({"a": ""})}) == 1
+    assert Workspace({"a": ""}) != "a"
+    assert Workspace({"a": ""}).is_unmapped_single_project()
+    assert not Workspace({"a": "b"}).is_unmapped_single_project()
+    assert str(Workspace({"a": ""})) == "a"
+    assert str(Workspace({"a": "", "b": "c"})) == "a;b:c"
+
+
+def test_workspaces_are_merged_into_a_directory(tmp_path: Path):
+    (tmp_path / "src/sub").mkdir(parents=True)
+    (tmp_path / "src/sub/f").write_text("1")
+    (tmp_path / "one").write_text("2")
+    (tmp_path / "out/there").mkdir(parents=True)
+    projects = {str(tmp_path / "src"): "there", str(tmp_path / "one"): "renamed"}
+    Workspace(projects).merge_into(tmp_path / "out")
+    assert (tmp_path / "out/there/sub/f").read_text() == "1"
+    assert (tmp_path / "out/renamed").read_text() == "2"
+    with pytest.raises(FileNotFoundError):
+        Workspace({str(tmp_path / "gone"): ""}).merge_into(str(tmp_path / "out"))
+
+
+# -- roles and apps -----------------------------------------------------------------------------
+
+
+def test_a_role_has_the_published_fields_in_order():
+    names = [f.name for f in dataclasses.fields(Role)]
+    assert names == [
+        "name", "image", "min_replicas", "entrypoint", "args", "env", "num_replicas", "max_retries",
+        "retry_policy", "resource", "port_map", "metadata", "mounts", "workspace", "overrides",
+    ]  # fmt: skip
+    role = Role("r", "i")
+    assert role.resource is specs.NULL_RESOURCE
+    assert (role.entrypoint, role.num_replicas, role.max_retries) == ("<MISSING>", 1, 0)
+    assert role.retry_policy is RetryPolicy.APPLICATION
+    info: Any = object()
+    assert role.pre_proc("slurm", info) is info
+
+
+def test_apps_are_looked_up_by_role_name():
+    a, b = Role("a", "i"), Role("b", "i")
+    app = AppDef("app", [a, b])
+    assert app["b"] is app.get_role("b") is b
+    assert "a" in app
+    assert a not in app
+    assert 0 not in app
+    with pytest.raises(KeyError, match="app `app` has no role named `c`; available roles: a, b"):
+        app["c"]
+    with pytest.raises(KeyError, match="available roles: none"):
+        AppDef("x").get_role("c")
+    with pytest.raises(TypeError):
+        iter(app)
+
+
+def test_states_are_ordered_numbers_with_names():
+    states = specs.AppState
+    assert [s.name for s in states] == [
+        "UNSUBMITTED", "SUBMITTED", "PENDING", "RUNNING",
+        "SUCCEEDED", "FAILED", "CANCELLED", "UNKNOWN",
+    ]  # fmt: skip
+    assert [int(s) for s in states] == list(range(8))
+    assert (str(states.FAILED), f"{states.FAILED}", repr(states.FAILED)) == (
+        "FAILED",
+        "FAILED",
+        "FAILED (5)",
+    )
+    assert [s.name for s in states if specs.is_terminal(s)] == ["SUCCEEDED", "FAILED", "CANCELLED"]
+    assert is_started(states.RUNNING)
+    assert not is_started(states.UNKNOWN)
+    assert specs.ReplicaState is states
+    assert states.RUNNING < states.FAILED
+
+
+# -- overrides ----------------------------------------------------------------------------------
+
+
+def test_a_lazy_attribute_is_produced_once():
+    calls = []
+
+    def produce() -> str:
+        calls.append(1)
+        return "late"
+
+    role = Role("r", "early", overrides={"image": produce})
+    assert role.image == role.image == "late"
+    assert calls == [1]
+    assert role.overrides["image"]() == "late"
+    assert "late" in repr(role)
+    assert dataclasses.asdict(role)["image"] == "late"
+    role.image = "assigned"
+    assert role.image == "late"
+    assert copy.deepcopy(role).image == "late"
+
+
+def test_a_produced_callable_is_not_called():
+    role = Role("r", "i", overrides={"metadata": lambda: len})
+    assert role.metadata is len
+
+
+def test_a_producer_that_raises_is_tried_again():
+    answers = iter([ValueError("first"), "second"])
+
+    def produce() -> str:
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    role = Role("r", "i", overrides={"image": produce})
+    with pytest.raises(ValueError, match="first"):
+        _ = role.image
+    assert role.image == "second"
+
+
+def test_many_threads_run_a_producer_once():
+    calls = []
+
+    def produce() -> str:
+        time.sleep(0.05)
+        calls.append(1)
+        return "x"
+
+    shared = {"image": produce}
+    roles = [Role(str(i), "i", overrides=shared) for i in range(8)]
+    seen: list[str] = []
+    threads = [threading.Thread(target=lambda r=r: seen.append(r.image)) for r in roles]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert seen == ["x"] * 8
+    assert calls == [1]
+
+
+def test_a_producer_may_read_another_lazy_attribute():
+    role = Role("r", "i")
+    role.overrides = {"image": lambda: role.entrypoint + "!", "entrypoint": lambda: "e"}
+    assert role.image == "e!"
+
+
+async def _late(value: str) -> str:
+    await asyncio.sleep(0)
+    return value
+
+
+def test_a_coroutine_is_run_without_and_within_a_loop():
+    assert Role("r", "i", overrides={"image": lambda: _late("a")}).image == "a"
+
+    async def main() -> str:
+        return Role("r", "i", overrides={"image": lambda: _late("b")}).image
+
+    assert asyncio.run(main()) == "b"
+
+
+def test_a_future_of_the_running_loop_is_refused_and_kept():
+    async def main() -> None:
+        future = asyncio.get_running_loop().create_future()
+        role = Role("r", "i", overrides={"image": lambda: future})
+        with pytest.raises(RuntimeError, match="currently running in this thread"):
+            _ = role.image
+        assert callable(role.overrides["image"])
+
+    asyncio.run(main())
+
+
+def test_futures_of_other_loops_are_waited_for():
+    loop = asyncio.new_event_loop()
+    try:
+        task = loop.create_task(_late("idle"))
+        assert Role("r", "i", overrides={"image": lambda: task}).image == "idle"
+        thread = threading.Thread(target=loop.run_forever)
+        thread.start()
+        running = asyncio.run_coroutine_threadsafe(_make_task(), loop).result()
+        assert Role("r", "i", overrides={"image": lambda: running}).image == "running"
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+    finally:
+        loop.close()
+
+
+async def _make_task() -> "asyncio.Task[str]":
+    return asyncio.get_running_loop().create_task(_late("running"))
+
+
+# -- macros -------------------------------------------------------------------------------------
+
+VALUES = macros.Values(img_root="/i", app_id="j1", replica_id="0", rank0_env="R0")
+
+
+def test_macros_have_their_literals():
+    assert [macros.img_root, macros.app_id, macros.replica_id, macros.rank0_env] == [
+        "${img_root}",
+        "${app_id}",
+        "${replica_id}",
+        "${rank0_env}",
+    ]
+    assert macros.base_img_root == "${base_img_root}"
+    assert VALUES.to_dict()["base_img_root"] == "DEPRECATED"
+
+
+def test_known_macros_are_filled_in_and_others_stay():
+    assert VALUES.substitute("$app_id-${replica_id}-${other}-$$x") == "j1-0-${other}-$x"
+    assert VALUES.substitute("$${${rank0_env}:=localhost}:1") == "${R0:=localhost}:1"
+
+
+@given(
+    st.lists(
+        st.sampled_from(["$", "$$", "{", "}", "app_id", "replica_id", "x", "_", "1", " ", "-", "é"])
+    ).map("".join)
+)
+def test_filling_in_is_what_a_template_does(text):
+    assert VALUES.substitute(text) == string.Template(text).safe_substitute(VALUES.to_dict())
+
+
+def test_macros_are_filled_in_where_they_are_promised_and_nowhere_else():
+    role = Role(
+        "r",
+        "${app_id}",
+        entrypoint="${app_id}",
+        args=["${app_id}"],
+        env={"${app_id}": "${app_id}"},
+        metadata={"m": [{"k": "${app_id}"}, ["${app_id}"], 7], "${app_id}": ("${app_id}",)},
+    )
+    before = copy.deepcopy(role)
+    filled = VALUES.apply(role)
+    assert role == before
+    assert filled.args == ["j1"]
+    assert filled.env == {"${app_id}": "j1"}
+    assert (filled.image, filled.entrypoint) == ("${app_id}", "${app_id}")
+    assert filled.metadata == {
+        "m": [{"k": "j1"}, ["${app_id}"], 7],
+        "${app_id}": ("${app_id}",),
+    }
+    filled.metadata["m"][1].append("x")
+    filled.mounts.append(BindMount("a", "b"))
+    assert role == before
+
+
+def test_overrides_are_shared_by_the_filled_in_copy(caplog):
+    caplog.set_level("DEBUG")
+    lazy = Role("r", "i", overrides={"image": lambda: "x"})
+    assert VALUES.apply(lazy).overrides is lazy.overrides
+    assert len(caplog.records) == 1
+    plain = Role("r", "i")
+    assert VALUES.apply(plain).overrides is not plain.overrides
+    assert len(caplog.records) == 1
+
+
+@given(
+    st.lists(st.text("ab$ {}_app_id", max_size=12)),
+    st.dictionaries(st.text(max_size=5), st.text("ab${}app_id", max_size=12)),
+)
+def test_a_plan_gives_what_applying_gives(args, env):
+    role = Role("r", "i", args=args, env=env)
+    plan, filled = MacroPlan(role), VALUES.apply(role)
+    assert (plan.args(VALUES), plan.env(VALUES)) == (filled.args, filled.env)
+
+
+# -- records ------------------------------------------------------------------------------------
+
+
+def test_apps_survive_their_record():
+    role = Role(
+        "r",
+        "i",
+        min_replicas=1,
+        entrypoint="e",
+        args=["a"],
+        env={"A": "1"},
+        num_replicas=2,
+        max_retries=3,
+        retry_policy=RetryPolicy.ROLE,
+        resource=Resource(1, 2, 3, {"c": 1}, {"d": 2}, {"t": "x"}),
+        port_map={"p": 1},
+        metadata={"m": {"n": [1, "2"]}},
+        mounts=[BindMount("a", "b", True), VolumeMount("v", "w"), DeviceMount("x", "y", "r")],
+        workspace=Workspace({"a": "b"}),
+    )
+    app = AppDef("app", [role, Role("bare", "i")], {"k": "v"})
+    assert app_from_json(app_to_json(app)) == app
+
+
+def test_records_hold_produced_values_and_text_for_what_json_lacks():
+    role = Role("r", "i", metadata={"p": Path("/x")}, overrides={"image": lambda: "late"})
+    data = app_to_json(AppDef("app", [role]))
+    assert data["roles"][0]["image"] == "late"
+    assert data["roles"][0]["metadata"] == {"p": "/x"}
