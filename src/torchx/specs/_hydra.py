@@ -7,12 +7,7 @@ from typing import Any
 import torchx.specs as specs
 from torchx.specs import macros
 
-_RESOLVERS = {
-    "torchx.app_id": macros.app_id,
-    "torchx.replica_id": macros.replica_id,
-    "torchx.rank0_env": macros.rank0_env,
-    "torchx.img_root": macros.img_root,
-}
+_MACROS = ("app_id", "replica_id", "rank0_env", "img_root")
 
 
 def compose_app(config_dir: str, config_name: str, overrides: list[str]) -> specs.AppDef:
@@ -28,14 +23,35 @@ def compose_app(config_dir: str, config_name: str, overrides: list[str]) -> spec
     except ModuleNotFoundError as err:
         msg = f"`utils.hydra` needs hydra ({err}); install it with: pip install 'torchx[hydra]'"
         raise ModuleNotFoundError(msg, name=err.name) from None
-    for name, text in _RESOLVERS.items():
-        OmegaConf.register_new_resolver(name, _constant(text), replace=True)
+    for name in _MACROS:
+        OmegaConf.register_new_resolver(f"torchx.{name}", _constant(_token(name)), replace=True)
     with initialize_config_dir(config_dir=os.path.abspath(config_dir), version_base="1.3"):
         config = compose(config_name=config_name, overrides=overrides)
     if os.environ.get("TORCHX_DEBUG"):
         sys.stderr.write(OmegaConf.to_yaml(config))
-    app: specs.AppDef = instantiate(config.app, _convert_="all")
+    app: specs.AppDef = _with_macros(instantiate(config.app, _convert_="all"))
     return app
+
+
+def _token(name: str) -> str:
+    """Stands for a macro while hydra, to which ``${...}`` means something else, is at work."""
+    return f"<torchx macro {name}>"
+
+
+def _with_macros(value: Any) -> Any:
+    """The value with the tokens in its texts replaced by the macros that they stand for."""
+    if isinstance(value, str):
+        for name in _MACROS:
+            value = value.replace(_token(name), getattr(macros, name))
+        return value
+    if isinstance(value, list):
+        return [_with_macros(v) for v in value]
+    if isinstance(value, dict):
+        return {k: _with_macros(v) for k, v in value.items()}
+    if isinstance(value, (specs.AppDef, specs.Role)):
+        for field, held in vars(value).items():
+            setattr(value, field, _with_macros(held))
+    return value
 
 
 def _constant(text: str) -> Any:

@@ -1,0 +1,482 @@
+"""Built-in components, structured arguments, the finder, helper programs."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import torchx.specs as specs
+from torchx import IMAGE
+from torchx.components import dist, utils
+from torchx.components.component_test_base import ComponentTestCase
+from torchx.components.structured_arg import StructuredJArgument, StructuredNameArgument
+from torchx.specs import BindMount, Resource
+from torchx.specs.builders import _create_args_parser
+from torchx.specs.file_linter import validate
+from torchx.specs.finder import (
+    ComponentNotFoundException,
+    ComponentValidationException,
+    ModuleComponentsFinder,
+    get_builtin_source,
+    get_component,
+    get_components,
+    module_relname,
+)
+
+BUILTINS = {
+    "dist.ddp", "dist.spmd", "dist.torchrun", "utils.binary", "utils.booth", "utils.copy",
+    "utils.echo", "utils.hydra", "utils.python", "utils.sh", "utils.touch",
+}  # fmt: skip
+
+# -- structured arguments -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("/", "default-experiment/q"),
+        ("", "default-experiment/q"),
+        ("a/", "a/q"),
+        ("/b", "default-experiment/b"),
+        ("b", "default-experiment/b"),
+        ("a/b", "a/b"),
+        ("a/b/c", "a/b/c"),
+    ],
+)
+def test_names_are_structured(name, expected):
+    assert str(StructuredNameArgument.parse_from(name, script="p/q.py")) == expected
+
+
+def test_names_come_from_the_program():
+    assert StructuredNameArgument.parse_from("/", m="x.y.z").run_name == "z"
+    assert StructuredNameArgument.parse_from("/", script="a/b.tar.gz").run_name == "b.tar"
+    with pytest.raises(ValueError, match="No main module or script specified"):
+        StructuredNameArgument.parse_from("/")
+    with pytest.raises(ValueError, match="Both main module and script set"):
+        StructuredNameArgument.parse_from("/", m="a", script="b")
+
+
+def test_sizes_are_structured():
+    assert str(StructuredJArgument.parse_from("aws_p4d.24xlarge", "2")) == "2x8"
+    with pytest.warns(UserWarning, match="has 8 GPUs"):
+        assert str(StructuredJArgument.parse_from("aws_p4d.24xlarge", "2x16")) == "2x16"
+    with pytest.warns(UserWarning, match="has 0 GPUs"):
+        assert str(StructuredJArgument.parse_from("aws_trn1.2xlarge", "2x8")) == "2x8"
+    with pytest.raises(ValueError, match="nproc_per_node cannot be inferred from GPU count"):
+        StructuredJArgument.parse_from("aws_trn1.32xlarge", "2")
+    with pytest.raises(ValueError, match="Invalid format"):
+        StructuredJArgument.parse_from("gpu.small", "1x2x3")
+    with pytest.raises(ValueError, match="invalid literal"):
+        StructuredJArgument.parse_from("gpu.small", "1:2x4")
+    with pytest.raises(KeyError):
+        StructuredJArgument.parse_from("nope", "1")
+
+
+# -- dist ---------------------------------------------------------------------------------------
+
+HEAD = "torchrun --rdzv_backend c10d "
+SINGLE = "--rdzv_endpoint localhost:0 --rdzv_id '${app_id}' "
+
+
+@pytest.mark.parametrize(
+    ("script_args", "kwargs", "command"),
+    [
+        (
+            ("--x", "a b"),
+            {"script": "foo/bar.py"},
+            HEAD + SINGLE + "--nnodes 1 --nproc_per_node 2 --tee 3 --role '' foo/bar.py --x 'a b'",
+        ),
+        (
+            (),
+            {"m": "a.b.c", "j": "2x4", "rdzv_port": 1, "tee": 0},
+            HEAD + "--rdzv_endpoint $${${rank0_env}:=localhost}:1 --rdzv_id '${app_id}' "
+            "--nnodes 2 --nproc_per_node 4 --tee 0 --role '' -m a.b.c",
+        ),
+        (
+            (),
+            {"script": "s.py", "j": "1:3x4", "rdzv_conf": "a=1,b=2"},
+            HEAD + "--rdzv_conf a=1,b=2 --rdzv_endpoint $${${rank0_env}:=localhost}:29500 "
+            "--rdzv_id '${app_id}' --nnodes 1:3 --nproc_per_node 4 --tee 3 --role '' s.py",
+        ),
+        (
+            (),
+            {"script": "s.py", "j": "2x4", "rdzv_backend": "static"},
+            "torchrun --rdzv_backend static --rdzv_endpoint $${${rank0_env}:=localhost}:29500 "
+            "--rdzv_id '${app_id}' --nnodes 2 --nproc_per_node 4 --tee 3 --role '' "
+            "--node_rank '${replica_id}' s.py",
+        ),
+    ],
+)
+@pytest.mark.parametrize("component", [dist.ddp, dist.torchrun])
+def test_the_command_line_of_torchrun(component, script_args, kwargs, command):
+    role = component(*script_args, **kwargs).roles[0]
+    assert (role.entrypoint, role.args) == ("bash", ["-c", command])
+
+
+def test_what_ddp_makes():
+    env, metadata = {"A": "1", "LOGLEVEL": "INFO"}, {"k": "v"}
+    app = dist.ddp(
+        script="a/train.py",
+        name="exp/run",
+        j="1:3x2",
+        h="gpu.small",
+        env=env,
+        metadata=metadata,
+        max_retries=2,
+        mounts=["type=bind", "src=/a", "dst=/b"],
+        debug=True,
+    )
+    role = app.roles[0]
+    assert (app.name, app.metadata, role.name) == ("run", {"k": "v"}, "train")
+    assert (role.num_replicas, role.min_replicas, role.max_retries) == (3, 1, 2)
+    assert role.resource.gpu == 1
+    assert role.port_map == {"c10d": 29500}
+    assert role.mounts == [BindMount("/a", "/b")]
+    assert role.image == IMAGE
+    assert role.env == {
+        "A": "1",
+        "LOGLEVEL": "INFO",
+        "TORCHX_TRACKING_EXPERIMENT_NAME": "exp",
+        "TORCHX_TRACKING_RUN_NAME": "run",
+        **dist._TORCH_DEBUG_FLAGS,
+    }
+    assert env == {"A": "1", "LOGLEVEL": "INFO"}
+    assert metadata == {"k": "v"}
+
+
+def test_the_log_level_is_handed_on(monkeypatch):
+    assert dist.ddp(script="s.py").roles[0].env["LOGLEVEL"] == "WARNING"
+    monkeypatch.setenv("LOGLEVEL", "DEBUG")
+    assert dist.ddp(script="s.py").roles[0].env["LOGLEVEL"] == "DEBUG"
+
+
+def test_exactly_one_program():
+    for kwargs in ({}, {"script": "a", "m": "b"}):
+        with pytest.raises(ValueError, match="exactly one of --script and -m must be specified"):
+            dist.ddp(**kwargs)
+    with pytest.raises(ValueError, match="No main module or script specified"):
+        dist.ddp(script="")
+
+
+@pytest.mark.parametrize(
+    ("j", "parsed"),
+    [
+        ("4", (1, 1, 4, "1")),
+        ("1x2", (1, 1, 2, "1")),
+        ("1:2x3", (1, 2, 3, "1:2")),
+        ("0:1x2", (0, 1, 2, "0:1")),
+    ],
+)
+def test_sizes_are_parsed(j, parsed):
+    assert dist.parse_nnodes(j) == parsed
+
+
+@pytest.mark.parametrize(
+    "j", ["1x", "x2", ":3", ":2x1", "1x2:3", "", "a", "-1", " 2", "2:1x4", "2\n", "²"]
+)
+def test_wrong_sizes_are_refused(j):
+    with pytest.raises(ValueError, match="Invalid format for -j, usage example: 1:2x4"):
+        dist.parse_nnodes(j)
+
+
+@given(st.integers(0, 99), st.integers(0, 99), st.integers(0, 99))
+def test_sizes_survive_their_text(least, more, procs):
+    most = least + more
+    assert dist.parse_nnodes(f"{least}:{most}x{procs}")[:3] == (least, most, procs)
+
+
+@given(st.text("0123456789x:- "))
+def test_any_size_is_parsed_or_refused(j):
+    try:
+        least, most, procs, _ = dist.parse_nnodes(j)
+    except ValueError:
+        return
+    assert 0 <= least <= most
+    assert procs >= 0
+
+
+def test_a_plain_number_means_nodes_only_to_torchrun_and_spmd():
+    assert dist.torchrun(script="s", h="aws_p4d.24xlarge", j="2").roles[0].num_replicas == 2
+    assert "--nproc_per_node 8" in dist.torchrun(script="s", h="gpu.xlarge", j="2").roles[0].args[1]
+    assert dist.ddp(script="s", h="gpu.xlarge", j="2").roles[0].num_replicas == 1
+    assert dist.torchrun(script="s", j="2").roles[0].num_replicas == 1
+    role = dist.spmd(script="s", h="gpu.xlarge", j="2").roles[0]
+    assert (role.num_replicas, "--nproc_per_node 8" in role.args[1]) == (2, True)
+    with pytest.raises(ValueError, match="cannot be inferred"):
+        dist.torchrun(script="s", h="cpu.small", j="2")
+
+
+def test_roles_are_named_after_the_program():
+    assert dist.get_role_name("a/b.py", None) == "b"
+    assert dist.get_role_name(None, "a.b") == "b"
+    with pytest.raises(ValueError, match="failed to compute role_name"):
+        dist.get_role_name(None, None)
+
+
+# -- utils --------------------------------------------------------------------------------------
+
+
+def test_simple_components():
+    echo = utils.echo("hi", num_replicas=3).roles[0]
+    assert (echo.entrypoint, echo.args, echo.num_replicas) == ("echo", ["hi"], 3)
+    assert echo.resource == Resource(1, 0, 1024)
+    assert utils.touch("f").roles[0].args == ["f"]
+    binary = utils.binary("a b", "$x", entrypoint="prog").roles[0]
+    assert (binary.image, binary.entrypoint, binary.args) == ("<NONE>", "prog", ["a b", "$x"])
+    copy = utils.copy("a", "b").roles[0]
+    assert copy.args == ["-m", "torchx.apps.utils.copy_main", "--src", "a", "--dst", "b"]
+    booth = utils.booth(1.0, 2.0).roles[0].args
+    assert booth[2:6] == ["--x1", "1.0", "--x2", "2.0"]
+
+
+def test_shell_commands_arrive_as_given():
+    assert utils.sh("echo", "a b", "$X").roles[0].args == ["-c", "echo 'a b' '$X'"]
+    assert utils.sh().roles[0].args == ["-c", ""]
+    role = utils.sh("-c", "a b", entrypoint="bash").roles[0]
+    assert (role.entrypoint, role.args) == ("bash", ["-c", "a b"])
+    env = {"A": "1"}
+    assert utils.sh("x", env=env).roles[0].env == {"A": "1", "LOGLEVEL": "WARNING"}
+    assert env == {"A": "1"}
+
+
+def test_python_takes_one_program():
+    role = utils.python("x", m="a.b").roles[0]
+    assert (role.args, role.env) == (["-m", "a.b", "x"], {"HYDRA_MAIN_MODULE": "a.b"})
+    assert utils.python("x", c="1").roles[0].args == ["-c", "1", "x"]
+    assert utils.python("x", script="s.py").roles[0].args == ["s.py", "x"]
+    for kwargs in ({}, {"m": "a", "c": "b"}):
+        with pytest.raises(ValueError, match="exactly one of `-m`, `-c` and `--script`"):
+            utils.python(**kwargs)
+    with pytest.raises(ValueError, match="no program specified"):
+        utils.python(m="")
+
+
+def test_apps_are_composed_with_hydra_again_and_again(tmp_path: Path, monkeypatch):
+    pytest.importorskip("hydra", reason="hydra is not installed: pip install 'torchx[hydra]'")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".torchx").mkdir()
+    (tmp_path / ".torchx/job.yaml").write_text(
+        "replicas: 1\n"
+        "app:\n"
+        "  _target_: torchx.specs.AppDef\n"
+        "  name: job\n"
+        "  roles:\n"
+        "    - _target_: torchx.specs.Role\n"
+        "      name: w\n"
+        "      image: ''\n"
+        "      args: ['${torchx.app_id:}', '${torchx.replica_id:}']\n"
+        "      num_replicas: ${replicas}\n"
+    )
+    for n in (2, 3):
+        app = utils.hydra(f"replicas={n}", config_name="job")
+        assert app.roles[0].num_replicas == n
+        assert app.roles[0].args == ["${app_id}", "${replica_id}"]
+        assert type(app.roles) is list
+
+
+# -- finder -------------------------------------------------------------------------------------
+
+
+def test_all_built_in_components_are_found():
+    assert set(get_components()) == BUILTINS
+    assert get_components()["utils.echo"].description == ("Echos a message to stdout (calls echo)")
+
+
+@pytest.mark.parametrize("name", sorted(BUILTINS))
+def test_built_in_components_keep_the_rules_and_have_help(name, capsys):
+    component = get_component(name)
+    module = sys.modules[component.fn.__module__]
+    assert validate(str(module.__file__), component.fn_name) == []
+    with pytest.raises(SystemExit):
+        _create_args_parser(component.fn).parse_args(["--help"])
+    assert "TIP" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["utils.echo", "dist.ddp", "utils.sh", "dist.spmd"])
+def test_printed_source_runs_as_a_file(name, tmp_path: Path):
+    path = tmp_path / f"mine_{name.replace('.', '_')}.py"
+    path.write_text(get_builtin_source(name))
+    assert get_component(f"{path}:{name.split('.')[1]}").fn_name == name.split(".")[1]
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+
+    def write(name: str, text: str = "") -> Path:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    return write
+
+
+COMPONENT = (
+    "from torchx.specs import AppDef\ndef f(a: str = 'x') -> AppDef:\n    return AppDef(a)\n"
+)
+
+
+def test_components_are_found_in_files(files):
+    path = files("find_one.py", COMPONENT)
+    for name in ("find_one.py:f", "./find_one.py:f", f"{path}:f"):
+        component = get_component(name)
+        assert (component.name, component.fn_name) == (name, "f")
+        assert component.fn("y").name == "y"
+    assert sys.modules["find_one"].f is component.fn
+
+
+def test_components_are_found_in_modules(files, monkeypatch):
+    files("find_pkg/__init__.py")
+    files("find_pkg/mod.py", COMPONENT)
+    monkeypatch.syspath_prepend(".")
+    assert get_component("find_pkg.mod:f").name == "find_pkg.mod:f"
+    assert get_component("find_pkg.mod.f").name == "find_pkg.mod.f"
+
+
+def test_packaged_files_are_loaded_as_part_of_their_package(files):
+    files("find_top/__init__.py")
+    files("find_top/sub/__init__.py")
+    files("find_top/sub/other.py", "NAME = 'relative'\n")
+    files("find_top/sub/job.py", "from .other import NAME\n" + COMPONENT.replace("'x'", "NAME"))
+    component = get_component("find_top/sub/job.py:f")
+    assert component.fn().name == "relative"
+    assert component.fn.__module__ == "find_top.sub.job"
+
+
+def test_a_file_in_a_package_that_cannot_be_imported_is_loaded_alone(files):
+    files("find_heavy/__init__.py", "import not_installed_anywhere\n")
+    files("find_heavy/torchx.py", "import torchx.specs\n" + COMPONENT)
+    assert get_component("./find_heavy/torchx.py:f").fn().name == "x"
+    assert "find_heavy" not in sys.modules
+    assert sys.modules["torchx"].__name__ == "torchx"
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "text"),
+    [
+        ("gone.py:f", FileNotFoundError, "does not exist and is not a builtin"),
+        ("no.such.module:f", ComponentNotFoundException, "Module `no.such.module` not found"),
+        ("find_bad.py:nope", ComponentNotFoundException, "Function nope does not exist in"),
+        ("find_bad.py:CONSTANT", ComponentNotFoundException, "does not exist"),
+        ("find_bad.py:bad", ComponentValidationException, "Missing type annotation"),
+        ("find_bad.py:AppDef", ComponentValidationException, "Function AppDef not found"),
+        ("find_bad.py:NoBuild", ComponentValidationException, "must define a `build"),
+        ("find_broken.py:f", ModuleNotFoundError, "not_there_either"),
+        ("find_space:f", ComponentNotFoundException, "is a namespace package"),
+        ("utils.ecko", ComponentNotFoundException, "Did you mean `utils.echo`?"),
+        ("a:b:c", ComponentNotFoundException, "exactly one colon"),
+        (":f", ComponentNotFoundException, "exactly one colon"),
+    ],
+)
+def test_what_is_no_component_is_told(files, monkeypatch, name, error, text):
+    files(
+        "find_bad.py",
+        "from torchx.specs import AppDef\nCONSTANT = 1\ndef bad(a) -> AppDef: ...\n"
+        "class NoBuild:\n    pass\n",
+    )
+    files("find_broken.py", "import not_there_either\n")
+    files("find_space/x.txt")
+    monkeypatch.syspath_prepend(".")
+    with pytest.raises(error) as caught:
+        get_component(name)
+    assert text in str(caught.value)
+
+
+def test_class_components_are_built(files):
+    files(
+        "find_class.py",
+        "from torchx.specs import AppDef\n"
+        "class Base:\n"
+        "    def build(self) -> AppDef:\n"
+        "        return AppDef(self.name)\n"
+        "class Job(Base):\n"
+        '    """A job."""\n'
+        "    def __init__(self, name: str = 'x') -> None:\n"
+        "        self.name = name\n",
+    )
+    component = get_component("find_class.py:Job")
+    assert component.fn(name="y").name == "y"
+    assert (component.fn.__name__, component.fn.__doc__) == ("Job", "A job.")
+    assert specs.materialize_appdef(component.fn, ["--name", "z"]).name == "z"
+
+
+def test_components_of_a_package_are_named_by_group_and_module(files, monkeypatch, caplog):
+    files("find_reg/__init__.py")
+    files("find_reg/bar/__init__.py")
+    files("find_reg/bar/baz.py", COMPONENT)
+    files("find_reg/broken.py", "raise ValueError('no')\n")
+    files("find_reg/space/hidden.py", COMPONENT)
+    monkeypatch.syspath_prepend(".")
+    for group, name in (("", "bar.baz.f"), ("abc", "abc.bar.baz.f")):
+        found = ModuleComponentsFinder("find_reg", group).find(None)
+        assert [c.name for c in found if not c.validation_errors] == [name]
+    assert "find_reg.broken" in caplog.text
+    import find_reg.bar.baz
+
+    assert module_relname(find_reg.bar.baz, find_reg) == "bar.baz"
+    assert module_relname(find_reg, find_reg) == ""
+    with pytest.raises(ValueError, match="is not a submodule"):
+        module_relname(find_reg, find_reg.bar)
+
+
+def test_registered_components_take_the_place_of_the_built_in_ones(files, monkeypatch):
+    files("find_acme.py", COMPONENT)
+    files("find_acme-1.dist-info/METADATA", "Metadata-Version: 2.1\nName: find_acme\nVersion: 1\n")
+    files("find_acme-1.dist-info/entry_points.txt", "[torchx.components]\nacme = find_acme\n")
+    monkeypatch.syspath_prepend(".")
+    monkeypatch.setattr("torchx.specs.finder._cache", {})
+    assert set(get_components()) == {"acme.f"}
+    assert get_component("acme.f").fn().name == "x"
+    with pytest.raises(ComponentNotFoundException):
+        get_component("utils.echo")
+
+
+# -- helper programs ----------------------------------------------------------------------------
+
+
+def test_files_are_copied_between_file_systems(tmp_path: Path, capsys):
+    fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed")
+    from torchx.apps.utils import copy_main
+
+    (tmp_path / "a").write_text("data")
+    copy_main.main(["--src", str(tmp_path / "a"), "--dst", str(tmp_path / "new/b")])
+    assert (tmp_path / "new/b").read_text() == "data"
+    copy_main.main(["--src", str(tmp_path / "a"), "--dst", "memory://x/y"])
+    assert fsspec.filesystem("memory").cat("/x/y") == b"data"
+    assert "copying" in capsys.readouterr().out
+
+
+def test_the_booth_function_has_its_minimum(tmp_path: Path):
+    pytest.importorskip("fsspec", reason="fsspec is not installed")
+    from torchx.apps.utils import booth_main
+    from torchx.runtime.tracking import FsspecResultTracker
+
+    booth_main.main(["--x1", "1", "--x2", "3", "--tracker_base", str(tmp_path / "t")])
+    tracker = FsspecResultTracker(str(tmp_path / "t"))
+    assert tracker[0] == tracker["0"] == {"booth_eval": 0.0}
+    tracker["a/b"] = {"key": 1, "l2norm/mean": 0.5}
+    assert tracker["a/b"] == {"key": 1, "l2norm/mean": 0.5}
+    tracker.put("a/b", x=2)
+    assert tracker["a/b"] == {"x": 2}
+    assert FsspecResultTracker(str(tmp_path / "none"))["z"] == {}
+    with pytest.raises(TypeError):
+        tracker["bad"] = {1: 2}  # type: ignore[dict-item]  # that is the point
+    with pytest.raises(TypeError):
+        tracker["bad"] = {"a": object()}  # type: ignore[dict-item]  # as above
+    assert tracker["bad"] == {}
+
+
+class TestBase(ComponentTestCase):
+    def test_components_are_validated_and_run(self) -> None:
+        self.validate(utils, "echo")
+        with self.assertRaises(ComponentValidationException):  # noqa: PT027 - as its users write
+            self.validate(utils, "InvalidInput")
+        status = self.run_component(utils.echo, timeout=20)
+        assert status is not None
+        assert status.state == specs.AppState.SUCCEEDED
+        with self.assertRaises(ValueError):  # noqa: PT027 - as its users write
+            self.run_component(utils.echo, scheduler_params={"cache_size": 0})
