@@ -20,6 +20,7 @@ def main() -> None:
 
     dist.init_process_group("gloo")
     rank, size = dist.get_rank(), dist.get_world_size()
+    dist.barrier()  # all are connected: who fails from here on is noticed by the others at once
     if rank == args.fail_rank:
         raise RuntimeError(f"rank {rank} was told to fail")
     total = torch.tensor([rank])
