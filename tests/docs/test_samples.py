@@ -10,8 +10,10 @@ import importlib.util
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -49,6 +51,16 @@ def blocks(page: Path) -> list[Block]:
         assert block.language in ("bash", "python", "ini", "toml", *NO_CODE), block
         assert block.language in ("bash", "python", *NO_CODE) or FILE.match(block.code), block
     return [b for b in found if b.language not in NO_CODE and b.mark not in RUN_BY_CI]
+
+
+def wait_for_other_distributed_jobs() -> None:
+    """Returns once no other job of this machine uses the default port of a rendezvous."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        with socket.socket() as client:
+            if client.connect_ex(("localhost", 29500)) != 0:
+                return
+        time.sleep(0.5)
 
 
 def page_id(page: Path) -> str:
@@ -97,6 +109,7 @@ def test_samples_run(page: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.torch
+@pytest.mark.timeout(300)
 @pytest.mark.skipif(
     importlib.util.find_spec("torch") is None, reason="PyTorch is not installed: pip install torch"
 )
@@ -104,6 +117,7 @@ def test_samples_run(page: Path, tmp_path: Path) -> None:
     "page", [p for p in PAGES if any(b.needs_torch for b in blocks(p))], ids=page_id
 )
 def test_samples_with_torch_run(page: Path, tmp_path: Path) -> None:
+    wait_for_other_distributed_jobs()
     run([b for b in blocks(page) if b.needs_torch], tmp_path)
 
 

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -30,9 +31,16 @@ def torchx(*args: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def ddp(j: str, script: Path) -> list[str]:
+    """A job that shares its port with no other job on this machine."""
+    with socket.create_server(("", 0)) as server:
+        port = server.getsockname()[1]
+    return ["run", "dist.ddp", "-j", j, "--rdzv_port", str(port), "--script", str(script)]
+
+
 @pytest.mark.parametrize(("j", "nodes", "procs"), [("1x2", 1, 2), ("2x2", 2, 2)])
 def test_all_reduce_succeeds(j: str, nodes: int, procs: int) -> None:
-    done = torchx("run", "dist.ddp", "-j", j, "--script", str(SCRIPT))
+    done = torchx(*ddp(j, SCRIPT))
     assert done.returncode == 0, done.stderr
     size = nodes * procs
     for rank in range(size):
@@ -53,7 +61,7 @@ def test_a_rank_that_raises_fails_the_job_with_its_traceback(
     script = tmp_path / "train.py"
     text = SCRIPT.read_text()
     script.write_text(text if recorded else text.replace("@record\n", ""))
-    done = torchx("run", "dist.ddp", "-j", j, "--script", str(script), "--", "--fail_rank", "1")
+    done = torchx(*ddp(j, script), "--", "--fail_rank", "1")
     assert done.returncode == 1
     handle = done.stdout.strip()
     status = json.loads(torchx("status", "--json", handle).stdout)
