@@ -3,7 +3,7 @@
 import os
 import signal
 import time
-from typing import Any
+from typing import Any, Protocol
 
 from torchx.specs.api import AppDryRunInfo, AppState, is_terminal
 
@@ -18,6 +18,18 @@ class SignalException(BaseException):
     def __init__(self, msg: str, sigval: signal.Signals) -> None:
         super().__init__(msg)
         self.sigval = sigval
+
+
+class PopenProtocol(Protocol):
+    """What there is to know of a process: the part of ``subprocess.Popen`` that plugins use."""
+
+    @property
+    def pid(self) -> int: ...
+    @property
+    def returncode(self) -> int | None: ...
+    def wait(self, timeout: float | None = None) -> int: ...
+    def poll(self) -> int | None: ...
+    def kill(self) -> None: ...
 
 
 class _LocalAppDef:
