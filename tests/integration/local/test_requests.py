@@ -192,12 +192,9 @@ ODD = ["a b", "'q'", '"d"', "$HOME", "`x`", "a\nb", "ü\u4e2d", "", "-x", "\\", 
 
 def test_arguments_and_environment_arrive_as_they_are(scheduler):
     code = (
-        "import os, sys
-"
-        "print(ascii(sys.argv[1:]))
-"
-        "print(ascii([os.environ[f'V{i}'] for i in range(12)]))
-"
+        "import os, sys\n"
+        "print(ascii(sys.argv[1:]))\n"
+        "print(ascii([os.environ[f'V{i}'] for i in range(12)]))\n"
     )
     env = {f"V{i}": text for i, text in enumerate(ODD)}
     app_id = scheduler.submit(make_app(sys.executable, "-c", code, *ODD, env=env), {})
