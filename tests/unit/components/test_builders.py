@@ -162,7 +162,14 @@ def test_help_shows_all(capsys):
             _create_args_parser(fn).parse_args(["--help"])
         assert caught.value.code == 0
     text = capsys.readouterr().out
-    for part in ("Short\nLong", "--a str", "text (required)", "--b int", "number (default: 2)", "TIP"):
+    for part in (
+        "Short\nLong",
+        "--a str",
+        "text (required)",
+        "--b int",
+        "number (default: 2)",
+        "TIP",
+    ):
         assert part in text
     assert "usage: torchx run <run args...> documented " in text
 
