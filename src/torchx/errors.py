@@ -9,6 +9,13 @@ class InvalidInput(TorchXError, ValueError):
     """The request is wrong as written. Nothing was submitted."""
 
 
+class UnknownName(InvalidInput, KeyError):
+    """Nothing has the name that was given."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])  # that of a `KeyError` is the repr
+
+
 class BackendUnavailable(TorchXError, OSError):
     """The backend could not be reached. The same call may succeed later."""
 

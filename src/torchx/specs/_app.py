@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from torchx._lazy_logger import get_logger
+from torchx.errors import UnknownName
 from torchx.specs._constants import MISSING
 from torchx.specs._mounts import BindMount, DeviceMount, VolumeMount
 from torchx.specs._resource import NULL_RESOURCE, Resource
@@ -61,7 +62,7 @@ class Role:
         def __getattribute__(self, name: str) -> Any:
             fields = object.__getattribute__(self, "__dict__")
             overrides = fields.get("overrides")
-            if overrides and name in overrides and name in fields and name != "overrides":
+            if overrides and name in overrides and name != "overrides":
                 from torchx.specs._overrides import resolve
 
                 return resolve(overrides, name)
@@ -99,14 +100,14 @@ class AppDef:
         """The role of that name.
 
         Raises:
-            KeyError: if there is none; it names those that there are.
+            UnknownName: (a ``KeyError``) if there is none; it names those that there are.
         """
         for role in self.roles:
             if role.name == name:
                 return role
         names = ", ".join(role.name for role in self.roles) or "none"
         msg = f"app `{self.name}` has no role named `{name}`; available roles: {names}"
-        raise KeyError(msg)
+        raise UnknownName(msg)
 
     def __getitem__(self, name: str) -> Role:
         return self.get_role(name)

@@ -3,6 +3,8 @@
 import os
 from typing import TYPE_CHECKING
 
+from torchx.errors import InvalidInput
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -21,4 +23,11 @@ def TORCHX_HOME(*subdir_paths: str) -> "Path":
 
 def home_dir() -> str:
     """The directory for TorchX's files, which may not exist yet."""
-    return os.environ.get("TORCHX_HOME") or os.path.join(os.path.expanduser("~"), ".torchx")
+    given = os.environ.get("TORCHX_HOME")
+    if given:
+        return given
+    home = os.path.expanduser("~")
+    if home == "~":
+        msg = "there is no home directory to keep files in; set TORCHX_HOME to a directory"
+        raise InvalidInput(msg)
+    return os.path.join(home, ".torchx")

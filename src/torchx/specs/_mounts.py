@@ -4,6 +4,8 @@ import os
 from dataclasses import dataclass
 from enum import Enum
 
+from torchx.errors import InvalidInput, UnknownName
+
 
 class MountType(str, Enum):
     """What kind of thing is mounted."""
@@ -53,11 +55,11 @@ _ALIASES = {
 }
 
 
-class MountOptionError(KeyError):
-    """A mount option is unknown, missing or out of place."""
+class MissingMountOption(InvalidInput, KeyError):
+    """A mount lacks an option that it needs; clients read the option from the first argument."""
 
     def __str__(self) -> str:
-        return str(self.args[0])
+        return str(self.args[-1])
 
 
 def parse_mounts(opts: list[str]) -> list[BindMount | VolumeMount | DeviceMount]:
@@ -68,20 +70,20 @@ def parse_mounts(opts: list[str]) -> list[BindMount | VolumeMount | DeviceMount]
 
     Raises:
         KeyError: for an unknown or missing option.
-        ValueError: for an unknown type or permission.
+        InvalidInput: for an unknown type or permission.
     """
     groups: list[dict[str, str]] = []
     for opt in opts:
         key, _, value = opt.partition("=")
         if key not in _ALIASES:
             msg = f"unknown mount option {key}, must be one of {list(_ALIASES)}"
-            raise MountOptionError(msg)
+            raise UnknownName(msg)
         name = _ALIASES[key]
         if name == "type":
             groups.append({})
         elif not groups:
             msg = "type must be specified first"
-            raise MountOptionError(msg)
+            raise MissingMountOption(msg)
         groups[-1][name] = value
     return [_mount(group) for group in groups]
 
@@ -90,11 +92,13 @@ def _mount(group: dict[str, str]) -> BindMount | VolumeMount | DeviceMount:
     kinds = [kind.value for kind in MountType]
     if group["type"] not in kinds:
         msg = f"invalid mount type {group['type']!r}, must be one of {kinds}"
-        raise ValueError(msg)
+        raise InvalidInput(msg)
     kind = MountType(group["type"])
     for needed in ("src",) if kind is MountType.DEVICE else ("src", "dst"):
         if needed not in group:
-            raise MountOptionError(needed)
+            given = ",".join(f"{name}={value}" for name, value in group.items())
+            msg = f"{needed} is missing from a mount of type `{kind.value}`; given: {given}"
+            raise MissingMountOption(needed, msg)
     if kind is MountType.BIND:
         source = os.path.expanduser(group["src"])
         return BindMount(source, group["dst"], "readonly" in group)
@@ -104,5 +108,5 @@ def _mount(group: dict[str, str]) -> BindMount | VolumeMount | DeviceMount:
     for letter in permissions:
         if letter not in "rwm":
             msg = f"{letter} is not a valid permission flags must one of r,w,m"
-            raise ValueError(msg)
+            raise InvalidInput(msg)
     return DeviceMount(group["src"], group.get("dst", group["src"]), permissions)

@@ -4,19 +4,12 @@ import os
 import threading
 from collections.abc import Callable, Iterator, KeysView, Mapping
 
-from torchx.errors import InvalidInput
+from torchx.errors import UnknownName
 from torchx.specs._resource import NULL_RESOURCE, RESOURCE_NAME_TAG, Resource
 
 ResourceFactory = Callable[[], Resource]
 
 _CUSTOM_ENV = "TORCHX_CUSTOM_NAMED_RESOURCES"
-
-
-class UnknownNamedResource(InvalidInput, KeyError):
-    """No resource has that name, or more than one."""
-
-    def __str__(self) -> str:
-        return str(self.args[0])
 
 
 class _NamedResourcesLibrary:
@@ -62,19 +55,19 @@ class _NamedResourcesLibrary:
         """The resource of that name, a new object each time.
 
         Raises:
-            UnknownNamedResource: (a ``KeyError``) if there is none, or if only the case differs
-                from more than one.
+            UnknownName: (a ``KeyError``) if there is none, or if only the case differs from more
+                than one.
         """
         matches = self._match(name)
         if not matches:
             msg = f"No named resource found for `{name}`. {self._hint(name)}"
-            raise UnknownNamedResource(msg)
+            raise UnknownName(msg)
         if len(matches) > 1:
             msg = (
                 f"`{name}` matches more than one registered named resource, ignoring case:"
                 f" {matches}. Use one of those names exactly."
             )
-            raise UnknownNamedResource(msg)
+            raise UnknownName(msg)
         return self._make(matches[0])
 
     def _make(self, name: str) -> Resource:
@@ -90,7 +83,7 @@ class _NamedResourcesLibrary:
         close = get_close_matches(name, names, n=1)
         if close:
             return f"Did you mean `{close[0]}`?"
-        return f"Registered named resources: [{', '.join(names)}]"
+        return f"Registered named resources: {names}"
 
     def __getitem__(self, name: str) -> Resource:
         _warn_subscript(name)

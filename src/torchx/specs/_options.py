@@ -21,7 +21,8 @@ class InvalidRunConfigException(InvalidInput):
 
     def __init__(self, invalid_reason: str, cfg_key: str, cfg: Mapping[str, CfgVal]) -> None:
         given = str(cfg) if cfg else "<EMPTY>"
-        super().__init__(f"{invalid_reason}. Given: {given}")
+        end = "" if invalid_reason.endswith("?") else "."
+        super().__init__(f"{invalid_reason}{end} Given: {given}")
         self.cfg_key = cfg_key
 
 
@@ -272,10 +273,18 @@ class runopts:
 
         Args:
             ignore_unknown: leave out options that are not registered.
+
+        Raises:
+            InvalidInput: if the text is not a JSON object.
+            InvalidRunConfigException: for an unknown option.
         """
         import json
 
-        given = json.loads(json_repr)
+        try:
+            given = json.loads(json_repr)
+        except ValueError as err:
+            msg = f"run options must be a JSON object, `{json_repr}` is not JSON: {err}"
+            raise InvalidInput(msg) from None
         if not isinstance(given, dict):
             msg = f"run options must be a JSON object, given: {json_repr}"
             raise InvalidInput(msg)

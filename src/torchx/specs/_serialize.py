@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from torchx.errors import InvalidInput
 from torchx.specs._app import AppDef, Role
 from torchx.specs._mounts import BindMount, DeviceMount, VolumeMount
 from torchx.specs._resource import NULL_RESOURCE, Resource
@@ -13,7 +14,6 @@ _MOUNTS: dict[str, type[BindMount] | type[VolumeMount] | type[DeviceMount]] = {
     "volume": VolumeMount,
     "device": DeviceMount,
 }
-_KINDS = {cls: kind for kind, cls in _MOUNTS.items()}
 
 
 def app_to_json(app: AppDef) -> dict[str, Any]:
@@ -38,8 +38,8 @@ def _role_to_json(role: Role) -> dict[str, Any]:
         "image": role.image,
         "min_replicas": role.min_replicas,
         "entrypoint": role.entrypoint,
-        "args": list(role.args),
-        "env": dict(role.env),
+        "args": _plain(role.args),
+        "env": _plain(role.env),
         "num_replicas": role.num_replicas,
         "max_retries": role.max_retries,
         "retry_policy": RetryPolicy(role.retry_policy).name,
@@ -50,12 +50,12 @@ def _role_to_json(role: Role) -> dict[str, Any]:
             "gpu": resource.gpu,
             "memMB": resource.memMB,
             "capabilities": _plain(resource.capabilities),
-            "devices": dict(resource.devices),
+            "devices": _plain(resource.devices),
             "tags": _plain(resource.tags),
         },
-        "port_map": dict(role.port_map),
+        "port_map": _plain(role.port_map),
         "metadata": _plain(role.metadata),
-        "mounts": [{"type": _KINDS[type(m)], **vars(m)} for m in role.mounts],
+        "mounts": [_mount_to_json(m) for m in role.mounts],
         "workspace": dict(role.workspace.projects) if role.workspace is not None else None,
     }
 
@@ -68,6 +68,14 @@ def _role_from_json(data: dict[str, Any]) -> Role:
     workspace = data["workspace"]
     fields["workspace"] = None if workspace is None else Workspace(workspace)
     return Role(**fields)
+
+
+def _mount_to_json(mount: BindMount | VolumeMount | DeviceMount) -> dict[str, Any]:
+    for kind, cls in _MOUNTS.items():
+        if isinstance(mount, cls):
+            return {"type": kind, **{f: getattr(mount, f) for f in cls.__dataclass_fields__}}
+    msg = f"{mount!r} is not a mount; give a BindMount, VolumeMount or DeviceMount"
+    raise InvalidInput(msg)
 
 
 def _mount_from_json(fields: dict[str, Any]) -> BindMount | VolumeMount | DeviceMount:

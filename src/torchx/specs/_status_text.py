@@ -125,9 +125,9 @@ def wrap_error(msg: str, header: str, width: int = 80) -> str:
 
 def _wrap(text: str, width: int) -> list[str]:
     """Breaks at spaces, each piece as soon as it has ``width`` characters."""
-    pieces = [""]
-    for char in text:
-        if char == " " and len(pieces[-1]) >= width:
-            pieces.append("")
-        pieces[-1] += char
-    return pieces
+    pieces = []
+    start = 0
+    while (end := text.find(" ", start + width)) >= 0:
+        pieces.append(text[start:end])
+        start = end
+    return [*pieces, text[start:]]

@@ -2,7 +2,7 @@
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torchx.errors import InvalidInput
 
@@ -51,7 +51,13 @@ class Workspace:
             if path.is_file():
                 shutil.copy2(path, destination)
             else:
-                shutil.copytree(path, destination, dirs_exist_ok=True, symlinks=True)
+                shutil.copytree(
+                    path,
+                    destination,
+                    dirs_exist_ok=True,
+                    ignore_dangling_symlinks=True,
+                    ignore=_Loops(path, destination),
+                )
 
     def __str__(self) -> str:
         """For logs; ``from_str`` does not read it."""
@@ -82,13 +88,41 @@ class Workspace:
             raise InvalidInput(msg) from None
         if isinstance(parsed, str):
             return Workspace({parsed: ""})
-        if isinstance(parsed, dict):
-            return Workspace({str(p): "" if t is None else str(t) for p, t in parsed.items()})
+        if isinstance(parsed, dict) and _are_projects(parsed):
+            return Workspace({path: target or "" for path, target in parsed.items()})
         msg = (
-            f"the workspace `{workspace}` is not a path or a YAML mapping of paths; "
-            "write `path`, or `path: sub-directory` lines"
+            f"the workspace `{workspace}` is not a path or a YAML mapping of paths; write `path`,"
+            " or `path: sub-directory` lines, with quotes around what YAML takes for something else"
         )
         raise InvalidInput(msg)
+
+
+def _are_projects(parsed: dict[Any, Any]) -> bool:
+    return all(
+        isinstance(path, str) and (target is None or isinstance(target, str))
+        for path, target in parsed.items()
+    )
+
+
+class _Loops:
+    """Says what a copy leaves out so that it ends: its own result, and links back up."""
+
+    def __init__(self, source: "Path", destination: "Path") -> None:
+        self._source = source
+        self._destination = os.path.realpath(destination)
+
+    def __call__(self, directory: str, names: list[str]) -> list[str]:
+        from pathlib import Path
+
+        below = Path(directory).relative_to(self._source)
+        passed = [os.path.realpath(self._source / p) for p in (below, *below.parents)]
+        return [n for n in names if self._leads_back(os.path.join(directory, n), passed)]
+
+    def _leads_back(self, path: str, passed: list[str]) -> bool:
+        if not os.path.islink(path):
+            return os.path.join(passed[0], os.path.basename(path)) == self._destination
+        target = os.path.join(os.path.realpath(path), "")
+        return any(os.path.join(p, "").startswith(target) for p in passed)
 
 
 def _is_plain_path(text: str) -> bool:
