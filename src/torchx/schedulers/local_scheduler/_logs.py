@@ -232,17 +232,24 @@ def _blocks(batches: "list[Batch]") -> Iterator[LogBlock]:
 
 def lines_of(blocks: Iterable[LogBlock]) -> Iterator[str]:
     """The lines of blocks, each with its newline but perhaps the last."""
-    held, attempt = "", 0
+    held: list[str] = []
+    """Pieces of a line that has not ended; joined once, however many they are."""
+    attempt = 0
     for block in blocks:
         if held and block.attempt != attempt:
-            yield held
-            held = ""
-        lines = split_at_newlines(held + block.text if held else block.text)
+            yield "".join(held)
+            held.clear()
         attempt = block.attempt
-        held = "" if lines[-1].endswith("\n") else lines.pop()
+        lines = split_at_newlines(block.text)
+        last = None if lines[-1].endswith("\n") else lines.pop()
+        if held and lines:
+            lines[0] = "".join(held) + lines[0]
+            held.clear()
         yield from lines
+        if last is not None:
+            held.append(last)
     if held:
-        yield held
+        yield "".join(held)
 
 
 def split_at_newlines(text: str) -> list[str]:
