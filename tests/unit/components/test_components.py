@@ -332,7 +332,7 @@ def test_components_are_found_in_files(files):
 def test_components_are_found_in_modules(files, monkeypatch):
     files("find_pkg/__init__.py")
     files("find_pkg/mod.py", COMPONENT)
-    monkeypatch.syspath_prepend(".")
+    monkeypatch.syspath_prepend(str(Path.cwd()))
     assert get_component("find_pkg.mod:f").name == "find_pkg.mod:f"
     assert get_component("find_pkg.mod.f").name == "find_pkg.mod.f"
 
@@ -380,7 +380,7 @@ def test_what_is_no_component_is_told(files, monkeypatch, name, error, text):
     )
     files("find_broken.py", "import not_there_either\n")
     files("find_space/x.txt")
-    monkeypatch.syspath_prepend(".")
+    monkeypatch.syspath_prepend(str(Path.cwd()))
     with pytest.raises(error) as caught:
         get_component(name)
     assert text in str(caught.value)
@@ -410,7 +410,7 @@ def test_components_of_a_package_are_named_by_group_and_module(files, monkeypatc
     files("find_reg/bar/baz.py", COMPONENT)
     files("find_reg/broken.py", "raise ValueError('no')\n")
     files("find_reg/space/hidden.py", COMPONENT)
-    monkeypatch.syspath_prepend(".")
+    monkeypatch.syspath_prepend(str(Path.cwd()))
     for group, name in (("", "bar.baz.f"), ("abc", "abc.bar.baz.f")):
         found = ModuleComponentsFinder("find_reg", group).find(None)
         assert [c.name for c in found if not c.validation_errors] == [name]
@@ -427,7 +427,7 @@ def test_registered_components_take_the_place_of_the_built_in_ones(files, monkey
     files("find_acme.py", COMPONENT)
     files("find_acme-1.dist-info/METADATA", "Metadata-Version: 2.1\nName: find_acme\nVersion: 1\n")
     files("find_acme-1.dist-info/entry_points.txt", "[torchx.components]\nacme = find_acme\n")
-    monkeypatch.syspath_prepend(".")
+    monkeypatch.syspath_prepend(str(Path.cwd()))
     monkeypatch.setattr("torchx.specs.finder._cache", {})
     assert set(get_components()) == {"acme.f"}
     assert get_component("acme.f").fn().name == "x"
