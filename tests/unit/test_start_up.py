@@ -69,9 +69,11 @@ def test_the_package_alone_loads_its_version_and_nothing_else() -> None:
 
 def test_the_types_come_with_builders_and_linter_and_without_the_finder() -> None:
     loaded = loaded_by("torchx.specs")
-    wanted = ("api", "builders", "file_linter", "capabilities", "metadata_keys")
+    wanted = ("api", "builders", "capabilities", "metadata_keys")
     assert {f"torchx.specs.{name}" for name in wanted} <= loaded
     assert "torchx.specs.finder" not in loaded
+    linter = run("import torchx.specs as specs\nprint(specs.file_linter.validate.__name__)")
+    assert linter.split() == ["validate"]
 
 
 @pytest.mark.parametrize("module", PUBLIC)

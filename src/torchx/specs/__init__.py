@@ -5,6 +5,8 @@
 'echo'
 """
 
+from typing import TYPE_CHECKING, Any
+
 from torchx.specs._constants import GiB as GiB
 from torchx.specs._mounts import parse_mounts
 from torchx.specs._named_resources import (
@@ -102,3 +104,15 @@ __all__ = [
     "runopt",
     "runopts",
 ]
+
+if TYPE_CHECKING:
+    from torchx.specs import file_linter as file_linter
+else:
+
+    def __getattr__(name: str) -> Any:  # published as loaded, and too slow for every start
+        if name == "file_linter":
+            from importlib import import_module
+
+            return import_module("torchx.specs.file_linter")
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)
