@@ -180,6 +180,7 @@ def _prepared(workload: Workload, home: Home) -> tuple[str, ...]:
 
 
 def _measure_once(workload: Workload, venv: Venv, home: Home, command: tuple[str, ...]) -> None:
+    os.sync()  # what an earlier run wrote must not slow this one
     bare_s, _ = home.run(BARE.command)
     venv.figures.setdefault((BARE.name, "s"), []).append(bare_s)
     try:
