@@ -1,7 +1,6 @@
 """Text forms of an app's status."""
 
 import json
-import re
 from dataclasses import asdict
 from datetime import datetime
 from itertools import pairwise
@@ -112,15 +111,26 @@ def wrap_error(msg: str, header: str, width: int = 80) -> str:
     assert len(header) < width, (
         f"header {header!r} (len {len(header)}) must be shorter than width {width}"
     )
-    worker = re.search(r"\w+\('On WorkerInfo\(.*?\):\n.*\n'\)", msg, re.DOTALL)
-    if worker:
-        msg = worker.group()
+    msg = _worker_error(msg) or msg
     lines = msg.split("\n")
     for line, following in pairwise(lines):
         if following.startswith("Exception"):
             msg = line
             break
     return header + f"\n{' ' * len(header)}".join(_wrap(msg, width))
+
+
+def _worker_error(msg: str) -> str | None:
+    """The part ``Word('On WorkerInfo(...):⏎...⏎')``; a regex would be slow on long words."""
+    mark = "('On WorkerInfo("
+    start = at = msg.find(mark)
+    begin = msg.find("):\n", at + len(mark))
+    end = msg.rfind("\n')")
+    if at < 0 or begin < 0 or end < begin + len("):\n"):
+        return None
+    while start and (msg[start - 1].isalnum() or msg[start - 1] == "_"):
+        start -= 1
+    return msg[start : end + len("\n')")] if start < at else None
 
 
 def _wrap(text: str, width: int) -> list[str]:

@@ -336,3 +336,23 @@ def test_a_log_file_that_never_comes_is_told(scheduler, tmp_path):
 def test_the_default_provider_ignores_the_image(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert CWDImageProvider().fetch("anything") == str(tmp_path)
+
+
+def test_files_of_the_launcher_are_not_inherited(scheduler, tmp_path):
+    with (tmp_path / "secret").open("w") as f:
+        os.set_inheritable(f.fileno(), True)
+        app_id = scheduler.submit(sh("ls -l /proc/self/fd"), {})
+        wait_for_end(scheduler, app_id)
+    assert "secret" not in "".join(scheduler.log_iter(app_id, "w"))
+
+
+def test_a_job_starts_with_few_files_allowed():
+    code = (
+        "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (80, 80))\n"
+        "from torchx.runner import get_runner\n"
+        "from torchx.components.utils import echo\n"
+        "with get_runner() as runner:\n"
+        "    print(runner.wait(runner.run(echo(), 'local_cwd')).state)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.stdout, done.returncode) == ("SUCCEEDED\n", 0), done.stderr

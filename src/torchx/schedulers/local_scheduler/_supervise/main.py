@@ -24,6 +24,8 @@ FDS_PER_REPLICA = 6
 FDS_RESERVED = 64
 LOCK_FD = 3
 """Held, and so locked, until both processes are gone."""
+HIGHEST_INHERITED_FD = 4096
+"""Bound on the files of the launcher that are closed, where it lets them be inherited."""
 
 
 def _raise_fd_limit(needed: int) -> "tuple[tuple[int, int] | None, str]":
@@ -47,11 +49,10 @@ def _receive_spec(channel: "_socket.socket") -> "dict[str, Any]":
     if not header:
         os._exit(0)  # the launcher gave up before there was anything to do
     rights = ancillary[0][2]
-    received = [int.from_bytes(rights[i : i + 4], sys.byteorder) for i in (0, 4)]
-    spares = [os.dup2(os.dup(fd), 100 + i, inheritable=False) for i, fd in enumerate(received)]
-    os.dup2(spares[0], 2)
-    os.dup2(spares[1], LOCK_FD, inheritable=False)
-    os.closerange(LOCK_FD + 1, 128)
+    log, lock = (int.from_bytes(rights[i : i + 4], sys.byteorder) for i in (0, 4))
+    os.dup2(log, 2)  # in this order: the log may have come as fd 3
+    os.dup2(lock, LOCK_FD, inheritable=False)
+    os.closerange(LOCK_FD + 1, HIGHEST_INHERITED_FD)
     size = int.from_bytes(header, "little")
     parts = []
     while size:
