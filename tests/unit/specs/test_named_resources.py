@@ -1,13 +1,17 @@
 """Named resources: their numbers, where they come from, how they are looked up."""
 
+import csv
 import threading
 import warnings
+from collections.abc import KeysView
 from pathlib import Path
 
 import pytest
 
 import torchx.specs as specs
+from torchx.errors import TorchXError
 from torchx.specs import Resource, named_resources, resource
+from torchx.specs import named_resources_aws as aws
 from torchx.specs._named_resources import _NamedResourcesLibrary
 from torchx.specs.named_resources_aws import (
     EFA_DEVICE,
@@ -37,11 +41,6 @@ def test_raw_resources_have_defaults():
         ("cpu.medium", (2, 0, 4096)),
         ("cpu.large", (2, 0, 8192)),
         ("cpu.xlarge", (8, 0, 32768)),
-        ("aws_t3.medium", (2, 0, 3932)),
-        ("aws_c5.18xlarge", (72, 0, 139586)),
-        ("aws_p3.2xlarge", (8, 1, 59963)),
-        ("aws_p6-b300.48xlarge", (192, 8, 4026368)),
-        ("aws_inf2.48xlarge", (192, 0, 754944)),
     ],
 )
 def test_named_resources_have_their_numbers(name, numbers):
@@ -49,6 +48,39 @@ def test_named_resources_have_their_numbers(name, numbers):
     assert (found.cpu, found.gpu, found.memMB) == numbers
     assert found.get_resource_name() == name
     assert found is not resource(h=name)
+
+
+def aws_table() -> list[dict[str, str]]:
+    with (Path(__file__).parent / "aws_resources.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.parametrize("row", aws_table(), ids=lambda row: row["name"])
+def test_aws_resources_are_those_of_the_table(row):
+    devices = {EFA_DEVICE: int(row["efa"]), NEURON_DEVICE: int(row["neuron"])}
+    wanted = Resource(
+        int(row["cpu"]),
+        int(row["gpu"]),
+        int(row["mem_mb"]),
+        capabilities={K8S_ITYPE: row["name"].removeprefix("aws_")},
+        devices={name: count for name, count in devices.items() if count},
+    )
+    made = getattr(aws, row["factory"])()
+    assert made == wanted
+    assert list(made.devices) == list(wanted.devices)
+    assert resource(h=row["name"]).capabilities == wanted.capabilities
+    assert aws.NAMED_RESOURCES[row["name"]]() == wanted
+
+
+def test_aws_resources_come_in_the_order_of_the_table():
+    assert list(aws.NAMED_RESOURCES) == [row["name"] for row in aws_table()]
+    assert (aws.EFA_DEVICE, aws.NEURON_DEVICE, aws.MEM_TAX, aws.GiB) == (
+        "vpc.amazonaws.com/efa",
+        "aws.amazon.com/neurondevice",
+        0.96,
+        1024,
+    )
+    assert aws.K8S_ITYPE == "node.kubernetes.io/instance-type"
 
 
 def test_aws_resources_name_their_type_and_devices():
@@ -173,3 +205,86 @@ def test_many_threads_discover_once(custom_module, tmp_path: Path):
         thread.join()
     assert len(set(seen)) == 1
     assert (tmp_path / "count").read_text() == "x"
+
+
+def test_names_are_a_view_and_have_no_length():
+    assert isinstance(named_resources.keys(), KeysView)
+    with pytest.raises(TypeError):
+        len(named_resources)  # type: ignore[arg-type]  # that is the point
+
+
+def test_an_unknown_name_is_an_error_of_torchx_with_a_readable_text():
+    with pytest.raises(TorchXError) as caught:
+        resource(h="gpu.smal")
+    assert str(caught.value).startswith("No named resource found")
+
+
+def test_factories_are_called_when_their_resource_is_needed(custom_module):
+    library = custom_module(
+        "calls = []\n"
+        "def bad():\n"
+        "    calls.append(1)\n"
+        "    raise ValueError('called')\n"
+        "NAMED_RESOURCES = {'bad': bad}\n",
+        "custom_six",
+    )
+    assert "bad" in library
+    assert "bad" in library.keys()  # noqa: SIM118 - the view is what is tested
+    assert "BAD" in library
+    items = library.items()
+    assert next(items)[0] == "gpu.small"
+    with pytest.raises(ValueError, match="called"):
+        library.find("bad")
+
+
+def test_what_could_not_be_loaded_is_looked_for_again(custom_module, tmp_path: Path):
+    library = custom_module("import no_such_import_at_all\n", "custom_seven")
+    for _ in range(2):
+        with pytest.raises(ModuleNotFoundError):
+            library.find("gpu.small")
+    (tmp_path / "custom_seven.py").write_text("NAMED_RESOURCES = {}\n# now longer than it was\n")
+    assert library.find("gpu.small").gpu == 1
+
+
+def test_a_reset_looks_again(custom_module, monkeypatch):
+    library = custom_module("NAMED_RESOURCES = {}\n", "custom_eight")
+    assert "mine" not in library
+    custom_module(
+        "from torchx.specs import Resource\n"
+        "NAMED_RESOURCES = {'mine': lambda: Resource(1, 1, 1)}\n",
+        "custom_nine",
+    )
+    assert "mine" not in library
+    library.reset()
+    assert "mine" in library
+
+
+def test_an_installed_package_adds_and_overrides(custom_module, tmp_path: Path):
+    library = custom_module(
+        "from torchx.specs import Resource\n"
+        "def make(): return Resource(3, 3, 3)\n"
+        "NAMED_RESOURCES = {'mine': lambda: Resource(1, 1, 1)}\n",
+        "custom_ten",
+    )
+    info = tmp_path / "custom_ten-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: custom_ten\nVersion: 1\n")
+    points = "".join(f"{name} = custom_ten:make\n" for name in ("mine", "theirs", "NULL"))
+    (info / "entry_points.txt").write_text(f"[torchx.named_resources]\n{points}")
+    assert library.find("mine").cpu == 3
+    assert library.find("theirs").get_resource_name() == "theirs"
+    assert library.find("NULL") is specs.NULL_RESOURCE
+    assert list(library)[-3:] == ["theirs", "NULL", "MISSING"]
+
+
+def test_a_name_that_differs_in_case_from_several_lists_them(custom_module):
+    library = custom_module(
+        "NAMED_RESOURCES = {'bb': None, 'BB': None}\n",
+        "custom_eleven",
+    )
+    with pytest.raises(KeyError) as caught:
+        library.find("Bb")
+    assert str(caught.value) == (
+        "`Bb` matches more than one registered named resource, ignoring case: ['BB', 'bb']."
+        " Use one of those names exactly."
+    )

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from torchx.errors import InvalidInput
 from torchx.specs import InvalidRunConfigException, cases, get_type_name, runopt, runopts
 
 
@@ -220,3 +221,106 @@ def test_the_help_text_has_its_shape(opts):
         "        tags=TAGS (list, ['a'])\n"
         "            tags"
     )
+
+
+def test_groups_without_options_are_left_out_of_the_help():
+    opts = runopts()
+    assert repr(opts) == "    usage:\n        "
+    opts.add("a", type_=str, required=True, help="h")
+    assert repr(opts) == (
+        "    usage:\n        a=A\n\n    required arguments:\n        a=A (str)\n            h"
+    )
+
+
+def test_an_error_names_the_option_and_what_was_given(opts):
+    with pytest.raises(InvalidRunConfigException) as caught:
+        opts.resolve({"run_as": "a", "priority": "x"})
+    assert caught.value.cfg_key == "priority"
+    assert str(caught.value) == (
+        "Run option: priority, must be of type: int, but was: x (str)."
+        " Given: {'run_as': 'a', 'priority': 'x'}"
+    )
+    assert str(InvalidRunConfigException("why", "k", {})) == "why. Given: <EMPTY>"
+    with pytest.raises(InvalidRunConfigException) as caught:
+        runopts().resolve({"x": 1})
+    assert str(caught.value) == (
+        "Unknown run option `x`. Valid options are: (none declared). Given: {'x': 1}"
+    )
+
+
+def test_types_are_checked_as_python_does():
+    opts = runopts()
+    opts.add("n", type_=int, help="")
+    opts.add("x", type_=float, help="")
+    assert opts.resolve({"n": True})["n"] is True
+    with pytest.raises(InvalidRunConfigException):
+        opts.resolve({"x": 1})
+    assert runopts.is_type({}, list[str])  # the kind of container is not compared
+    assert not runopts.is_type("ab", list[str])
+    assert not runopts.is_type({"a": 1}, dict[str, str])
+
+
+def test_given_options_come_first_and_an_option_may_be_replaced(opts):
+    assert list(opts.resolve({"tags": ["b"], "run_as": "a"})) == ["tags", "run_as", "priority"]
+    opts.add("priority", type_=str, help="now a text")
+    assert opts.get("priority").opt_type is str
+    assert [name for name, _ in opts] == ["run_as", "priority", "tags"]
+    with pytest.raises(ValueError, match=r"^Required option: k must not .* value. Given: 1$"):
+        opts.add("k", type_=int, default=1, required=True, help="")
+
+
+def test_options_may_be_updated_in_place(opts):
+    other = runopts()
+    other.add("new", type_=int, default=1, help="")
+    opts.update(other)
+    assert opts.resolve({"run_as": "a"})["new"] == 1
+
+
+def test_a_registered_camel_case_is_found_as_it_is_only():
+    opts = runopts()
+    opts.add("bTrue", type_=bool, help="")
+    assert opts.get("bTrue") is not None
+    assert opts.get("b_true") is None
+
+
+def test_text_may_spell_options_in_camel_case(opts):
+    assert opts.cfg_from_str("runAs=me") == {"run_as": "me"}
+    assert opts.cfg_from_str("runAs=me,run_as=me") == {"run_as": "me"}
+    with pytest.raises(InvalidRunConfigException, match="under two spellings"):
+        opts.cfg_from_str("runAs=me,run_as=you")
+    with pytest.raises(InvalidRunConfigException, match="under two spellings"):
+        opts.cfg_from_json_repr('{"runAs": "me", "run_as": "you"}')
+
+
+def test_json_that_cannot_be_read_is_refused(opts):
+    with pytest.raises(InvalidInput, match=r"`\{` is not JSON"):
+        opts.cfg_from_json_repr("{")
+    assert opts.cfg_from_json_repr('{"priority": "3", "tags": "x"}') == {
+        "priority": "3",
+        "tags": "x",
+    }
+
+
+def test_mappings_in_json_become_text():
+    opts = runopts()
+    opts.add("env", type_=dict[str, str], help="")
+    assert opts.cfg_from_json_repr('{"env": {"a": 1}}') == {"env": {"a": "1"}}
+
+
+VALUES = st.one_of(st.none(), st.integers(), st.text(), st.lists(st.text(), max_size=3))
+
+
+@given(st.dictionaries(st.sampled_from(["runAs", "run_as", "priority", "tags", "x"]), VALUES))
+def test_any_mapping_is_resolved_or_refused(cfg):
+    opts = runopts()
+    opts.add("run_as", type_=str, required=True, help="run as user")
+    opts.add("priority", type_=int, default=10, help="job priority")
+    opts.add("tags", type_=list[str], default=["a"], help="tags")
+    before = dict(cfg)
+    try:
+        resolved = opts.resolve(cfg)
+    except InvalidRunConfigException:
+        assert cfg == before
+        return
+    assert set(resolved) == {"run_as", "priority", "tags"}
+    assert opts.resolve(resolved) == resolved

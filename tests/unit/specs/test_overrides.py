@@ -9,6 +9,7 @@ import time
 import pytest
 
 from torchx.specs import Role
+from torchx.specs._overrides import LOCK_KEY, has_overrides
 
 
 def test_a_lazy_attribute_is_produced_once():
@@ -117,3 +118,68 @@ def test_futures_of_other_loops_are_waited_for():
 
 async def _make_task() -> "asyncio.Task[str]":
     return asyncio.get_running_loop().create_task(_late("running"))
+
+
+def test_any_attribute_can_be_lazy_but_the_overrides_themselves():
+    role = Role("r", "i", overrides={"extra": lambda: 1, "overrides": lambda: 2})
+    assert role.extra == 1  # type: ignore[attr-defined]  # it exists as an override only
+    assert isinstance(role.overrides, dict)
+
+
+def test_the_lock_in_the_dict_is_no_override():
+    role = Role("r", "i", overrides={"image": lambda: "x"})
+    assert role.image == "x"
+    assert LOCK_KEY in role.overrides
+    copied = copy.deepcopy(role)
+    assert copied.overrides[LOCK_KEY] is not role.overrides[LOCK_KEY]
+    assert copied.image == "x"
+    del role.overrides["image"]
+    assert not has_overrides(role.overrides)
+    assert role.image == "i"
+
+
+def test_a_slow_producer_delays_no_other_dict_and_no_produced_value():
+    started, release = threading.Event(), threading.Event()
+
+    def slow() -> str:
+        started.set()
+        assert release.wait(30)
+        return "slow"
+
+    one = Role("r", "i", overrides={"image": slow, "entrypoint": lambda: "e"})
+    assert one.entrypoint == "e"
+    thread = threading.Thread(target=lambda: one.image)
+    thread.start()
+    assert started.wait(30)
+    assert Role("s", "i", overrides={"image": lambda: "fast"}).image == "fast"
+    assert one.entrypoint == "e"
+    release.set()
+    thread.join()
+    assert one.image == "slow"
+
+
+def test_a_value_that_is_awaitable_needs_no_producer():
+    assert Role("r", "i", overrides={"image": _late("a")}).image == "a"
+
+
+def test_futures_of_other_loops_are_waited_for_within_a_loop():
+    other = asyncio.new_event_loop()
+    idle = other.create_task(_late("idle"))
+
+    async def main() -> str:
+        return Role("r", "i", overrides={"image": lambda: idle}).image
+
+    try:
+        assert asyncio.run(main()) == "idle"
+        thread = threading.Thread(target=other.run_forever)
+        thread.start()
+        running = asyncio.run_coroutine_threadsafe(_make_task(), other).result()
+
+        async def again() -> str:
+            return Role("r", "i", overrides={"image": lambda: running}).image
+
+        assert asyncio.run(again()) == "running"
+        other.call_soon_threadsafe(other.stop)
+        thread.join()
+    finally:
+        other.close()

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import torchx.specs as specs
+from torchx.errors import TorchXError
 from torchx.specs import (
     AppDryRunInfo,
     AppState,
@@ -123,6 +124,8 @@ def test_long_error_texts_are_shaped():
     assert _format_error_message(text, "H: ") == "H: last line before"
     span = "RuntimeError('On WorkerInfo(id=1, name=t):\nboom\n')"
     assert _format_error_message(f"before {span} after", "H: ") == f"H: {span}"
+    for text in ("('On WorkerInfo(x):\nboom\n')", "E('On WorkerInfo(x):\n')", "E('On WorkerInfo("):
+        assert _format_error_message(text, "H: ") == f"H: {text}"
     with pytest.raises(AssertionError, match=r"header 'long header' \(len 11\) must be shorter"):
         _format_error_message("x", "long header", 5)
 
@@ -189,3 +192,91 @@ def test_dry_run_information():
     assert info._cfg == {"a": 1}
     assert AppDryRunInfo[int]
     assert AppDryRunInfo[int, str]
+
+
+def test_every_error_is_one_of_torchx():
+    for error in (
+        specs.InvalidRunConfigException("r", "k", {}),
+        MalformedAppHandleException("h"),
+        specs.UnknownSchedulerException("x"),
+        specs.UnknownAppException("h"),
+        AppStatusError(AppStatus(AppState.FAILED), "m"),
+    ):
+        assert isinstance(error, TorchXError)
+    assert str(MalformedAppHandleException("h")) == (
+        "h is not of the form: <scheduler_backend>://<session_name>/<app_id>"
+    )
+    assert str(specs.UnknownSchedulerException("x")) == (
+        "Scheduler backend: x does not exist."
+        " Use session.scheduler_backends() to see all supported schedulers"
+    )
+    assert str(specs.UnknownAppException("h")) == (
+        "Unknown app = h. Did you forget to call session.run()? Otherwise, the app may have already"
+        " finished and purged by the scheduler"
+    )
+
+
+def test_the_first_separator_ends_the_scheduler():
+    assert parse_app_handle("a://b/c://d/e") == ("a", "b/c://d", "e")
+    assert parse_app_handle("a://b/c").app_id == "c"
+
+
+@given(st.text(st.sampled_from(":/ab\n")))
+def test_any_text_is_a_handle_or_refused(text):
+    try:
+        parts = parse_app_handle(text)
+    except MalformedAppHandleException:
+        return
+    assert make_app_handle(*parts) == text
+    assert parts.scheduler_backend
+    assert parts.app_id
+
+
+@pytest.mark.parametrize(
+    "error",
+    ["[1]", "{}", '{"message": {"message": 1}}', "not json", "line\nline", '"text"', "null", "3"],
+)
+def test_errors_of_unknown_shape_are_shown_as_they_are(error):
+    status = AppStatus(
+        AppState.FAILED,
+        roles=[RoleStatus("w", [replica(i, AppState.FAILED, error) for i in (0, 1)])],
+    )
+    assert f"Roles: \n *w[0]:{error}\n  w[1]:{error}\n" in status.format()
+
+
+@pytest.mark.parametrize("timestamp", ["soon", None, [], 10**30, float("inf"), {}])
+def test_a_time_that_is_none_is_not_available(timestamp):
+    error = json.dumps({"message": "m", "errorCode": 0, "timestamp": timestamp})
+    status = AppStatus(
+        AppState.FAILED, roles=[RoleStatus("w", [replica(0, AppState.FAILED, error)])]
+    )
+    assert "FAILED (exitcode: <N/A>)\n        timestamp: <N/A>\n" in status.format()
+
+
+def test_a_cancelled_replica_has_no_reply_file():
+    status = AppStatus(
+        AppState.CANCELLED, roles=[RoleStatus("w", [replica(0, AppState.CANCELLED)])]
+    )
+    assert "*w[0]:CANCELLED (no reply file)" in status.format()
+
+
+def test_a_very_long_error_is_wrapped_in_no_time():
+    started = time.monotonic()
+    shaped = _format_error_message("x" * 3_000_000 + " y", "H: ")
+    assert shaped.endswith("\n    y")
+    assert time.monotonic() - started < 5
+
+
+def test_the_status_of_an_app_says_what_it_waits_for():
+    assert AppStatus(AppState.SUCCEEDED).is_terminal()
+    assert not AppStatus(AppState.UNKNOWN).is_terminal()
+    status = AppStatus(AppState.RUNNING)
+    assert (status.num_restarts, status.msg, status.ui_url, status.roles) == (0, "", None, [])
+    assert AppStatus(AppState.RUNNING).roles is not status.roles
+
+
+def test_the_rendering_of_a_dry_run_may_be_replaced():
+    info: AppDryRunInfo[str] = AppDryRunInfo("req", str)
+    info._fmt = lambda request: f"new {request}"
+    info.request = "changed"
+    assert f"{info}" == repr(info) == "new changed"

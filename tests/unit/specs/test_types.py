@@ -2,15 +2,22 @@
 
 import copy
 import dataclasses
+import json
+import os
 import string
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 import torchx.specs as specs
+from torchx.deprecations import deprecated
+from torchx.errors import TorchXError
 from torchx.specs import (
     AppDef,
     BindMount,
@@ -148,12 +155,32 @@ def test_a_home_directory_is_expanded_in_bind_sources(monkeypatch):
         (["type=bind", "src=/a"], KeyError, "dst"),
         (["type=device"], KeyError, "src"),
         (["type=device", "src=/a", "perm=rx"], ValueError, "x is not a valid permission flags"),
+        (["type=volume", "dst=/a"], KeyError, "src is missing from a mount of type `volume`"),
         (["type=tape", "src=/a"], ValueError, "invalid mount type 'tape', must be one of"),
     ],
 )
 def test_bad_mounts_are_refused(options, error, text):
-    with pytest.raises(error, match=text):
+    with pytest.raises(error, match=text) as caught:
         parse_mounts(options)
+    assert isinstance(caught.value, TorchXError)
+
+
+def test_clients_read_the_missing_option_from_the_error():
+    with pytest.raises(KeyError) as caught:
+        parse_mounts(["type=bind", "src=/a"])
+    assert caught.value.args[0] == "dst"
+
+
+@given(st.lists(st.sampled_from([
+    "type=bind", "type=volume", "type=device", "type=", "src=/a", "source", "dst=b", "target=c=d",
+    "readonly", "read_only=false", "perm=rw", "perm=x", "other", "",
+])))  # fmt: skip
+def test_any_options_are_mounts_or_refused(options):
+    try:
+        mounts = parse_mounts(options)
+    except (KeyError, ValueError):
+        return
+    assert len(mounts) == sum(option.startswith("type=") for option in options)
 
 
 PATHS = st.text(st.characters(codec="utf-8", exclude_characters="=,~\0"), min_size=1)
@@ -187,7 +214,9 @@ def test_workspaces_are_read_from_text(text, projects):
     assert Workspace.from_str(text) == Workspace(projects)
 
 
-@pytest.mark.parametrize("text", ["[a, b]", "3", "null", "~", "a: [", "{a"])
+@pytest.mark.parametrize(
+    "text", ["[a, b]", "3", "null", "~", "a: [", "{a", "a: [b]", "a: yes", "3: b", "a: 010"]
+)
 def test_text_that_is_no_workspace_is_refused(text):
     with pytest.raises(ValueError, match="is not a path or a YAML mapping of paths"):
         Workspace.from_str(text)
@@ -215,6 +244,46 @@ def test_workspaces_are_merged_into_a_directory(tmp_path: Path):
     assert (tmp_path / "out/renamed").read_text() == "2"
     with pytest.raises(FileNotFoundError):
         Workspace({str(tmp_path / "gone"): ""}).merge_into(str(tmp_path / "out"))
+
+
+def test_links_are_followed_and_loops_come_to_an_end(tmp_path: Path):
+    source = tmp_path / "src"
+    (source / "a").mkdir(parents=True)
+    (source / "b").mkdir()
+    (source / "a/f").write_text("1")
+    (source / "link").symlink_to(source / "a/f")
+    (source / "gone").symlink_to("nowhere")
+    (source / "up").symlink_to("..")
+    (source / "a/x").symlink_to(source / "b")
+    (source / "b/y").symlink_to(source / "a")
+    workspace = Workspace({str(source): ""})
+    for _ in range(2):
+        workspace.merge_into(tmp_path / "out")
+    out = tmp_path / "out"
+    copied = sorted(str(path.relative_to(out)) for path in out.rglob("*"))
+    assert copied == ["a", "a/f", "a/x", "b", "b/y", "b/y/f", "link"]
+    assert not (out / "link").is_symlink()
+
+
+def test_a_workspace_may_be_merged_into_a_directory_of_its_own(tmp_path: Path):
+    (tmp_path / "f").write_text("1")
+    for _ in range(2):
+        Workspace({str(tmp_path): ""}).merge_into(tmp_path / "build")
+    assert [path.name for path in (tmp_path / "build").iterdir()] == ["f"]
+
+
+def test_a_file_goes_into_the_directory_and_needs_it(tmp_path: Path):
+    (tmp_path / "f").write_text("1")
+    (tmp_path / "out").mkdir()
+    Workspace({str(tmp_path / "f"): ""}).merge_into(tmp_path / "out")
+    assert (tmp_path / "out/f").read_text() == "1"
+    with pytest.raises(FileNotFoundError):
+        Workspace({str(tmp_path / "f"): "no/such/f"}).merge_into(tmp_path / "out")
+
+
+@given(st.dictionaries(st.text("abc/~._-", min_size=1), st.text("abc/", max_size=3), min_size=1))
+def test_workspaces_survive_yaml(projects):
+    assert Workspace.from_str(yaml.safe_dump(projects)).projects == projects
 
 
 # -- roles and apps -----------------------------------------------------------------------------
@@ -266,6 +335,21 @@ def test_states_are_ordered_numbers_with_names():
     assert not is_started(states.UNKNOWN)
     assert specs.ReplicaState is states
     assert states.RUNNING < states.FAILED
+
+
+def test_an_unknown_role_is_an_error_of_torchx_with_a_readable_text():
+    with pytest.raises(TorchXError) as caught:
+        _ = AppDef("app")["w"]
+    assert str(caught.value) == "app `app` has no role named `w`; available roles: none"
+    with pytest.raises(KeyError):
+        AppDef("app", [Role("w", "i")])[0]  # type: ignore[index]  # a position is no name
+
+
+def test_a_role_shares_nothing_with_the_next():
+    one, two = Role("r", "i"), Role("r", "i")
+    for name in ("args", "env", "port_map", "metadata", "mounts", "overrides"):
+        assert getattr(one, name) is not getattr(two, name)
+    assert one == two
 
 
 # -- macros -------------------------------------------------------------------------------------
@@ -342,6 +426,46 @@ def test_a_plan_gives_what_applying_gives(args, env):
     assert (plan.args(VALUES), plan.env(VALUES)) == (filled.args, filled.env)
 
 
+def test_a_filled_in_copy_shares_nothing_that_can_change():
+    role = Role(
+        "r",
+        "i",
+        args=["a"],
+        env={"A": "1"},
+        port_map={"p": 1},
+        resource=Resource(1, 2, 3, {"c": [1]}, {"d": 2}, {"t": {"u": 1}}),
+        metadata={"m": {"n": [1]}},
+        mounts=[BindMount("a", "b")],
+        workspace=Workspace({"a": "b"}),
+    )
+    before = copy.deepcopy(role)
+    filled = VALUES.apply(role)
+    assert filled == role
+    filled.args.append("b")
+    filled.env["B"] = "2"
+    filled.port_map["q"] = 2
+    filled.resource.capabilities["c"].append(2)
+    filled.resource.tags["t"]["u"] = 2  # type: ignore[index]  # a dict, see above
+    filled.metadata["m"]["n"].append(2)
+    filled.mounts[0].dst_path = "c"
+    assert filled.workspace is not None
+    filled.workspace.projects["c"] = "d"
+    assert role == before
+
+
+def test_a_role_of_a_class_of_its_own_stays_one():
+    class Special(Role):
+        pass
+
+    role = Special("r", "i", args=["${app_id}"])
+    role.extra = ["x"]  # type: ignore[attr-defined]  # clients do such things
+    filled: Any = VALUES.apply(role)
+    assert type(filled) is Special
+    assert filled.args == ["j1"]
+    filled.extra.append("y")
+    assert vars(role)["extra"] == ["x"]
+
+
 # -- records ------------------------------------------------------------------------------------
 
 
@@ -371,3 +495,88 @@ def test_records_hold_produced_values_and_text_for_what_json_lacks():
     data = app_to_json(AppDef("app", [role]))
     assert data["roles"][0]["image"] == "late"
     assert data["roles"][0]["metadata"] == {"p": "/x"}
+
+
+def test_records_are_json_whatever_the_app_holds():
+    args: Any = [1, Path("/x")]
+    env: Any = {"N": 1, "P": Path("/y")}
+    metadata: Any = {1: (RetryPolicy.ROLE, {2}, None), "s": specs.AppState.FAILED}
+
+    class Special(BindMount):
+        pass
+
+    role = Role("r", "i", args=args, env=env, metadata=metadata, mounts=[Special("a", "b")])
+    data = json.loads(json.dumps(app_to_json(AppDef("app", [role]))))
+    restored = app_from_json(data).roles[0]
+    assert restored.args == [1, "/x"]
+    assert restored.env == {"N": 1, "P": "/y"}
+    assert restored.metadata == {"1": ["ROLE", "{2}", None], "s": 5}
+    assert restored.mounts == [BindMount("a", "b")]
+    assert restored.resource is specs.NULL_RESOURCE
+
+
+def test_what_is_no_mount_is_not_recorded():
+    mounts: Any = ["type=bind"]
+    with pytest.raises(TorchXError, match="'type=bind' is not a mount"):
+        app_to_json(AppDef("app", [Role("r", "i", mounts=mounts)]))
+
+
+TEXTS = st.text(max_size=5)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+)
+ROLES = st.builds(
+    Role,
+    TEXTS,
+    TEXTS,
+    min_replicas=st.none() | st.integers(),
+    args=st.lists(TEXTS, max_size=3),
+    env=st.dictionaries(TEXTS, TEXTS, max_size=3),
+    retry_policy=st.sampled_from(RetryPolicy),
+    resource=st.builds(Resource, st.integers(), st.integers(), st.integers(), st.just({"a": [1]})),
+    metadata=st.dictionaries(TEXTS, JSON, max_size=3),
+    mounts=st.lists(
+        st.builds(BindMount, TEXTS, TEXTS, st.booleans())
+        | st.builds(VolumeMount, TEXTS, TEXTS, st.booleans())
+        | st.builds(DeviceMount, TEXTS, TEXTS, TEXTS),
+        max_size=3,
+    ),
+    workspace=st.none() | st.builds(Workspace, st.dictionaries(TEXTS, TEXTS, max_size=3)),
+)
+
+
+@given(st.builds(AppDef, TEXTS, st.lists(ROLES, max_size=2), st.dictionaries(TEXTS, TEXTS)))
+def test_any_app_survives_its_record(app):
+    assert app_from_json(json.loads(json.dumps(app_to_json(app)))) == app
+
+
+# -- settings of the process --------------------------------------------------------------------
+
+
+def test_without_a_home_the_variable_is_asked_for():
+    script = (
+        "import os, pwd\n"
+        "def nobody(uid): raise KeyError(uid)\n"
+        "pwd.getpwuid = nobody\n"
+        "import torchx.specs as specs\n"
+        "try: specs.TORCHX_HOME()\n"
+        "except ValueError as err: print(err)\n"
+    )
+    env = {k: v for k, v in os.environ.items() if k not in ("HOME", "TORCHX_HOME")}
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=env, capture_output=True, text=True, check=True
+    )
+    assert "set TORCHX_HOME to a directory" in done.stdout
+
+
+def test_a_deprecated_class_may_take_its_arguments_when_it_is_made():
+    @deprecated()
+    class Old:
+        def __new__(cls, a: int) -> "Old":
+            made = super().__new__(cls)
+            made.a = a  # type: ignore[attr-defined]  # set where a tuple's class would
+            return made
+
+    with pytest.warns(UserWarning, match="is deprecated"):
+        assert vars(Old(1)) == {"a": 1}
