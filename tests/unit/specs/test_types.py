@@ -556,7 +556,7 @@ def test_any_app_survives_its_record(app):
 
 def test_without_a_home_the_variable_is_asked_for():
     script = (
-        "import os, pwd\n"
+        f"import os, pwd, sys\nsys.path[:] = {sys.path!r}\n"
         "def nobody(uid): raise KeyError(uid)\n"
         "pwd.getpwuid = nobody\n"
         "import torchx.specs as specs\n"
