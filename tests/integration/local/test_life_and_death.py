@@ -477,3 +477,30 @@ def test_many_jobs_at_once_all_end(scheduler):
     ids = [scheduler.submit(sh("echo $0; exit 0"), {}) for _ in range(20)]
     assert {wait_for_end(scheduler, i).state for i in ids} == {AppState.SUCCEEDED}
     assert len(scheduler.list()) == 20
+
+
+def test_the_loss_of_a_peer_is_not_taken_for_the_first_failure(scheduler):
+    lost = "raise ConnectionError('Connection closed by peer')"
+    cause = "import time; time.sleep(0.3); raise ValueError('the cause')"
+    roles = [
+        Role(name, "", entrypoint=sys.executable, args=["-c", code])
+        for name, code in (("lost", lost), ("cause", cause))
+    ]
+    app_id = scheduler.submit(AppDef("job", roles), {})
+    error = json.loads(wait_for_end(scheduler, app_id).structured_error_msg)
+    assert error["message"]["message"] == "ValueError: the cause"
+
+
+@pytest.mark.parametrize(("second", "index"), [("boom", 1), ("Broken pipe", 0)])
+def test_error_files_that_tell_of_a_lost_peer_stand_back(scheduler, second, index):
+    script = (
+        'test "$0" = 0 || sleep 0.2; test "$0" = 0 && what="Broken pipe" || what="%s"; '
+        'echo "{\\"message\\": \\"$0 $what\\", \\"callstack\\": \\"Traceback\\"}"'
+        " > $TORCHELASTIC_ERROR_FILE; exit 1"
+    )
+    role = Role(
+        "w", "", entrypoint="sh", args=["-c", script % second, "${replica_id}"], num_replicas=2
+    )
+    app_id = scheduler.submit(AppDef("job", [role]), {})
+    error = json.loads(wait_for_end(scheduler, app_id).structured_error_msg)
+    assert error["message"].startswith(f"{index} ")

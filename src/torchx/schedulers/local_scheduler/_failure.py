@@ -44,23 +44,36 @@ def first_failure(
 ) -> str:
     """The structured error of the first failure; ``<NONE>`` if nothing failed.
 
-    It is the oldest error file. Where there is none, or it does not tell what was raised (as when a
-    worker of torchrun is not decorated with ``record``), the traceback is taken from the logs.
+    It is the oldest error file, but for those that only tell of the loss of a peer, which is what
+    the first failure does to others. Where no file tells what was raised (as when a worker of
+    torchrun is not decorated with ``record``), the traceback is taken from the logs.
     """
     failed = [(r.ended_ns, key) for key, r in view.replicas.items() if r.code]
     if not files and not failed:
         return NONE
-    if files:
-        key, (_, text) = min(files.items(), key=lambda item: item[1][0])
-        if "Traceback" in text:
-            return text
-    else:
-        key, text = min(failed)[1], ""
-    replica = view.replicas[key]
-    folder = attempt_dir(record.replica_dir(*key), replica.attempt)
-    traceback = find_traceback(folder)
-    if traceback is None:
-        return text or exit_message(replica)
+    by_age = sorted(files.items(), key=lambda item: item[1][0])
+    told = [text for _, (_, text) in by_age if "Traceback" in text]
+    if told and not _is_consequence(told[0]):
+        return told[0]
+    keys = [key for key, _ in by_age]
+    keys += [key for _, key in sorted(failed) if key not in files]
+    causes = [text for text in told if not _is_consequence(text)]
+    printed = None if causes else _printed_error(record, view, keys)
+    if causes or (told and (printed is None or _is_consequence(printed))):
+        return (causes or told)[0]
+    return printed or (by_age[0][1][1] if by_age else exit_message(view.replicas[keys[0]]))
+
+
+def _printed_error(record: JobRecord, view: JobView, keys: "list[tuple[int, int]]") -> str | None:
+    """The first traceback that the replicas printed and that is no consequence of another."""
+    found = []
+    for key in keys:
+        replica = view.replicas[key]
+        folder = attempt_dir(record.replica_dir(*key), replica.attempt)
+        found += [(replica, text) for text in find_tracebacks(folder)]
+    if not found:
+        return None
+    replica, traceback = next((f for f in found if not _is_consequence(f[1])), found[0])
     ended_s = replica.ended_ns // 1_000_000_000
     message = {
         "message": traceback.strip().split("\n")[-1],
@@ -70,8 +83,23 @@ def first_failure(
     return json.dumps({"message": message})
 
 
-def find_traceback(folder: str) -> str | None:
-    """The first Python traceback near the end of an attempt's stderr.
+_CONSEQUENCES = (
+    "Connection closed by peer",
+    "Connection reset by peer",
+    "Broken pipe",
+    "recvValue",
+    "ChildFailedError",
+    "SignalException",
+)
+"""What is said when another rank has gone: by torch.distributed, and by torchrun itself."""
+
+
+def _is_consequence(text: str) -> bool:
+    return any(words in text for words in _CONSEQUENCES)
+
+
+def find_tracebacks(folder: str) -> "list[str]":
+    """The Python tracebacks near the end of what an attempt printed, in their order.
 
     The prefix that torchrun puts before each line of a worker (``[trainer0]:``) is removed.
     """
@@ -83,10 +111,14 @@ def find_traceback(folder: str) -> str | None:
                 lines = f.read().decode("utf-8", "replace").split("\n")
         except OSError:
             continue
-        for at, line in enumerate(lines):
-            if line.endswith(_TRACEBACK):
-                return _block(lines[at:], line[: -len(_TRACEBACK)])
-    return None
+        found = [
+            _block(lines[at:], line[: -len(_TRACEBACK)])
+            for at, line in enumerate(lines)
+            if line.endswith(_TRACEBACK)
+        ]
+        if found:
+            return found
+    return []
 
 
 def _block(lines: "list[str]", prefix: str) -> str:
