@@ -18,7 +18,8 @@ from torchx.specs.api import AppDef, AppState, RetryPolicy, Role
 
 from .jobs import alive, make_app, processes_with, sh, wait_for_end, wait_until
 
-MARKER = "987654"
+MARKER = f"987{os.getpid()}"
+"""Seconds to sleep, by which the processes of this run are known, and of no other beside it."""
 FOREVER = f"setsid sleep {MARKER} & sleep {MARKER}"
 """Two processes of a replica, one of them in a session of its own."""
 
