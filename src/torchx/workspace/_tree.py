@@ -3,7 +3,7 @@
 import os
 import posixpath
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from torchx._lazy_logger import get_logger
@@ -115,6 +115,19 @@ def scan(
     return sorted(merged.values(), key=_path_of)
 
 
+def scan_all(root: str, leave_out: Callable[[str], bool]) -> list[Entry]:
+    """Everything below a local directory, whatever ignore files say, sorted by path.
+
+    Raises:
+        UnreadableWorkspace: if a folder cannot be read.
+        InvalidInput: for a socket or device, or a file of more than 4 GiB.
+    """
+    from torchx.workspace._ignore import Rules
+
+    entries, _ = _local_project(root, "", Rules((), skip_default=False), leave_out)
+    return sorted(entries, key=_path_of)
+
+
 def open_entry(entry: Entry) -> BinaryIO:
     """The content of a file, from its start.
 
@@ -127,7 +140,7 @@ def open_entry(entry: Entry) -> BinaryIO:
         return io.BytesIO(entry.content)
     try:
         if "://" in entry.source:
-            fs, path = _filesystem(entry.source)
+            fs, path = filesystem(entry.source)
             opened: BinaryIO = fs.open(path, "rb")
             return opened
         return os.fdopen(os.open(entry.source, os.O_RDONLY | _NO_FOLLOW), "rb", buffering=0)
@@ -158,8 +171,8 @@ def announce(entries: list[Entry], workspace: Workspace | str, action: str = "se
         return
     largest = sorted((e for e in entries if e.kind == "file"), key=lambda e: -e.size)[:3]
     logger.warning(
-        "the workspace `%s` holds %s, which is much for code; what the job does not need is left out"
-        " by a line in `.torchxignore`; the largest files: %s",
+        "the workspace `%s` holds %s, which is much for code; a line in"
+        " `.torchxignore` leaves out what the job does not need; the largest files: %s",
         workspace,
         size_text(total),
         ", ".join(f"`{e.path}` ({size_text(e.size)})" for e in largest),
@@ -167,17 +180,17 @@ def announce(entries: list[Entry], workspace: Workspace | str, action: str = "se
 
 
 def size_text(size: float) -> str:
-    """
+    """A number of bytes in the unit that fits.
+
     >>> size_text(1536), size_text(12), size_text(5 << 30)
     ('1.5 KiB', '12 B', '5.0 GiB')
     """
     if size < 1024:
         return f"{size:.0f} B"
-    for unit in ("KiB", "MiB", "GiB"):
-        size /= 1024
-        if size < 1024:
-            break
-    return f"{size:,.1f} {unit}"
+    units = ["GiB", "MiB", "KiB"]
+    while (size := size / 1024) >= 1024 and len(units) > 1:
+        units.pop()
+    return f"{size:,.1f} {units[-1]}"
 
 
 def is_local(location: str) -> bool:
@@ -192,6 +205,14 @@ def local_path(location: str) -> str:
     '.'
     """
     return os.path.expanduser(location.removeprefix("file://") or ".")
+
+
+def is_single_file(location: str, entries: Sequence[Entry]) -> bool:
+    """Whether a project that was scanned is a file and not a folder."""
+    if is_local(location):
+        return os.path.isfile(local_path(location))
+    fs, path = filesystem(location)
+    return bool(entries) and not fs.isdir(path)
 
 
 def not_found(location: str) -> WorkspaceNotFound:
@@ -242,7 +263,8 @@ def _project(
             raise _unsendable(path, status.st_mode)
         where = _place_of_file(os.path.basename(local_path(source)), place, before)
         return [_file(where, path, status, None)], []
-    return _local_project(path, place, skip_default, leave_out)
+    rules = _walk.local_rules(path, IGNORE_FILES, skip_default=skip_default)
+    return _local_project(path, place, rules, leave_out)
 
 
 def _place_of_file(name: str, place: str, before: dict[str, Entry]) -> str:
@@ -254,9 +276,8 @@ def _place_of_file(name: str, place: str, before: dict[str, Entry]) -> str:
 
 
 def _local_project(
-    root: str, place: str, skip_default: bool, leave_out: "Callable[[str], bool] | None"
+    root: str, place: str, rules: "Rules", leave_out: "Callable[[str], bool] | None"
 ) -> tuple[list[Entry], list[Entry]]:
-    rules = _walk.local_rules(root, IGNORE_FILES, skip_default=skip_default)
     prefix = f"{place}/" if place else ""
     entries: list[Entry] = []
     leaving: list[Entry] = []
@@ -386,7 +407,8 @@ def _add_folders_in_use(entries: list[Entry], implied: dict[str, Entry]) -> None
 
 
 def _merge(merged: dict[str, Entry], found: list[Entry], place: str) -> None:
-    above = place
+    is_file = len(found) == 1 and found[0].path == place
+    above = posixpath.dirname(place) if is_file else place
     while above:  # the folders that lead to the project's place
         _put(merged, Entry(above, "dir", 0o755))
         above = posixpath.dirname(above)
@@ -406,7 +428,13 @@ def _put(merged: dict[str, Entry], entry: Entry) -> None:
         merged[entry.path] = entry
 
 
-def _filesystem(url: str) -> tuple[Any, str]:
+def filesystem(url: str) -> tuple[Any, str]:
+    """The fsspec file system of a URL, and the path there.
+
+    Raises:
+        ModuleNotFoundError: if fsspec, or the package for that kind of URL, is not installed.
+        InvalidInput: if there is no such kind of URL.
+    """
     try:
         import fsspec.core
     except ModuleNotFoundError as err:
@@ -425,7 +453,7 @@ def _filesystem(url: str) -> tuple[Any, str]:
 def _remote_project(
     url: str, place: str, before: dict[str, Entry], skip_default: bool
 ) -> list[Entry]:
-    fs, root = _filesystem(url)
+    fs, root = filesystem(url)
     try:
         info = fs.info(root)
     except FileNotFoundError:
