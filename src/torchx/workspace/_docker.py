@@ -15,6 +15,7 @@ from torchx.workspace._tar import TarStream
 logger = get_logger("torchx.workspace.docker_workspace")
 
 _PUSH_PAUSES_S = (1, 2, 4)
+_UNUSED_ARGUMENT = "[Warning] One or more build-args"  # few Dockerfiles use all we offer
 _PERMANENT = re.compile(
     "denied|unauthorized|authoriz|authentication|forbidden|no basic auth|not found|name unknown"
     "|does not exist|invalid|malformed|unsupported",
@@ -87,28 +88,38 @@ def _cause(err: BaseException) -> str:
     return str(getattr(seen, "strerror", None) or seen)
 
 
-def find_or_pull(client: Any, image: str, *, required: bool) -> None:
-    """Makes sure that the daemon has an image; it is pulled only if it has not.
-
-    Args:
-        required: whether it is an error that it cannot be had; a warning otherwise.
-    """
+def image_id(client: Any, image: str) -> str | None:
+    """The id of an image that the daemon has; ``None`` if it has not."""
     import docker.errors
 
     with translated(f"look for image `{image}`"):
         try:
-            client.images.get(image)
+            return str(client.api.inspect_image(image)["Id"])
         except docker.errors.ImageNotFound:
-            pass
-        else:
-            return
+            return None
+
+
+def find_or_pull(client: Any, image: str, *, required: bool) -> str | None:
+    """Makes sure that the daemon has an image; it is pulled only if it has not.
+
+    Args:
+        required: whether it is an error that it cannot be had; a warning otherwise.
+
+    Returns:
+        Its id; ``None`` if it cannot be had.
+    """
+    found = image_id(client, image)
+    if found is not None:
+        return found
     try:
         _pull(client, image)
+        return image_id(client, image)
     except (InvalidInput, BackendUnavailable, _push_events.TransferFailed) as err:
         if required:
             msg = f"the image `{image}` is not on this machine and cannot be pulled: {err}"
             raise InvalidInput(msg) from err
         logger.warning("cannot pull image `%s`: %s", image, err)
+        return None
 
 
 def _pull(client: Any, image: str) -> None:
@@ -165,7 +176,7 @@ def _read_build(events: Iterable[Mapping[str, Any]], quiet: bool) -> tuple[str |
         if event.get("error"):
             raise _build_error()(str(event["error"]).strip(), log)
         text = str(event.get("stream") or "").rstrip()
-        if text and not quiet:
+        if text and not quiet and not text.startswith(_UNUSED_ARGUMENT):
             logger.info("%s", text)
         identity = (event.get("aux") or {}).get("ID")
         if identity:

@@ -160,7 +160,6 @@ class DockerWorkspaceMixin(WorkspaceMixin[dict[str, tuple[str, str]]]):
         _image_repo(cfg)
         entries = scan(workspace)
         build = self._choose_builder(role.image, entries, cfg)
-        announce(entries, workspace)
         return build(role.image, workspace, entries, cfg)
 
     def _choose_builder(
@@ -176,18 +175,43 @@ class DockerWorkspaceMixin(WorkspaceMixin[dict[str, tuple[str, str]]]):
         entries: list[Entry],
         cfg: Mapping[str, CfgVal],
     ) -> str:
-        from torchx.workspace import _docker
-        from torchx.workspace._tar import TarStream
+        from torchx.workspace import _built, _docker
 
-        own_dockerfile = has_dockerfile(entries)
-        if not image and not own_dockerfile:
+        client = self._docker_client
+        if has_dockerfile(entries):
+            if image:
+                _docker.find_or_pull(client, image, required=False)
+            return self._send(image, workspace, entries, cfg)
+        if not image:
             msg = (
                 f"the workspace `{workspace}` needs an image to be built on; give the role an"
                 f" image, or the workspace a `{TORCHX_DOCKERFILE}`"
             )
             raise InvalidInput(msg)
-        if image:
-            _docker.find_or_pull(self._docker_client, image, required=not own_dockerfile)
+        base = _docker.find_or_pull(client, image, required=True)
+        place = f"{workspace} {image} {client.api.base_url}"
+        same = _built.fingerprint(entries, place, str(base), __version__)
+        built = _built.recall(place, same) if same else None
+        if built and _docker.image_id(client, built):
+            logger.info("workspace `%s` on image `%s` has not changed", workspace, image)
+            return built
+        built = self._send(image, workspace, entries, cfg)
+        if same:
+            _built.remember(place, same, built)
+        return built
+
+    def _send(
+        self,
+        image: str,
+        workspace: Workspace | str,
+        entries: list[Entry],
+        cfg: Mapping[str, CfgVal],
+    ) -> str:
+        """Has the daemon build the image; gives its id."""
+        from torchx.workspace import _docker
+        from torchx.workspace._tar import TarStream
+
+        announce(entries, workspace)
         return _docker.build(
             self._docker_client,
             TarStream(with_dockerfile(entries)),
