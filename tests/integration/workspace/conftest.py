@@ -4,6 +4,7 @@ import io
 import os
 import shutil
 import tarfile
+import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
@@ -40,6 +41,17 @@ def base(daemon: Any) -> Iterator[str]:
     )
     yield name
     daemon.images.remove(name, force=True)
+
+
+@pytest.fixture(scope="session")
+def registry() -> str:
+    """The address of a registry that takes images without a login."""
+    address = f"localhost:{os.environ.get('TORCHX_TEST_REGISTRY_PORT', '5000')}"
+    try:
+        with urllib.request.urlopen(f"http://{address}/v2/", timeout=5):
+            return address
+    except OSError as err:
+        pytest.skip(f"no registry answers on {address}: {err}")
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.unit.workspace.trees import ignore, make
-from torchx.errors import InvalidInput
-from torchx.specs import Role, Workspace
+from torchx.errors import InvalidInput, TorchXError
+from torchx.specs import AppDef, Role, Workspace
 from torchx.workspace.docker_workspace import DEFAULT_DOCKERFILE, DockerWorkspaceMixin
 
 pytestmark = pytest.mark.docker
@@ -93,3 +93,31 @@ def test_an_image_that_does_not_exist_is_explained(builder, tmp_path: Path):
     role = Role("r", "localhost:1/no/such:1", workspace=Workspace({str(tmp_path): ""}))
     with pytest.raises(InvalidInput, match="`localhost:1/no/such:1` is not on this machine"):
         builder.build_workspaces([role], {})
+
+
+def test_a_pushed_image_runs_by_its_digest(
+    build, builder, daemon, registry, files_of, built, tmp_path: Path, capsys
+):
+    local = build(make(tmp_path / "w", "f"))
+    app = AppDef("a", [Role("r", local)])
+    repository = f"{registry}/torchx-test/pushed"
+    images = builder.dryrun_push_images(app, {"image_repo": repository})
+    tagged = app.roles[0].image
+    for _ in range(2):
+        builder.push_images(images)
+    pinned = builder.pushed_image(tagged)
+    assert pinned.startswith(f"{repository}@sha256:")
+    assert "docker push " in capsys.readouterr().err
+    daemon.images.remove(local, force=True)
+    assert daemon.images.pull(pinned).id == local
+    built.append(pinned)
+    assert files_of(pinned)["f"] == ("file", 0o644, b"f")
+
+
+def test_a_registry_that_is_not_there_is_explained(build, builder, built, tmp_path: Path, caplog):
+    app = AppDef("a", [Role("r", build(make(tmp_path / "w", "f")))])
+    images = builder.dryrun_push_images(app, {"image_repo": "localhost:1/x"})
+    built.append(app.roles[0].image)
+    with pytest.raises(TorchXError, match=r"cannot push `localhost:1/x:.*refused"):
+        builder.push_images(images)
+    assert caplog.text.count("trying again") == 3
