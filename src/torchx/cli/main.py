@@ -20,14 +20,17 @@ GROUP = "torchx.cli.cmds"
 COMMANDS: dict[str, str] = {
     "builtins": "torchx.cli.cmd_builtins:CmdBuiltins",
     "cancel": "torchx.cli.cmd_cancel:CmdCancel",
+    "completion": "torchx.cli.cmd_completion:CmdCompletion",
     "configure": "torchx.cli.cmd_configure:CmdConfigure",
     "delete": "torchx.cli.cmd_delete:CmdDelete",
     "describe": "torchx.cli.cmd_describe:CmdDescribe",
     "list": "torchx.cli.cmd_list:CmdList",
     "log": "torchx.cli.cmd_log:CmdLog",
+    "plugins": "torchx.cli.cmd_plugins:CmdPlugins",
     "run": "torchx.cli.cmd_run:CmdRun",
     "runopts": "torchx.cli.cmd_runopts:CmdRunopts",
     "status": "torchx.cli.cmd_status:CmdStatus",
+    "tracker": "torchx.cli.cmd_tracker:CmdTracker",
 }
 
 

@@ -14,6 +14,7 @@ from torchx.settings import (
 )
 from torchx.specs._app import copy_app, copy_role
 from torchx.specs.api import MISSING, AppDef, Role, UnknownSchedulerException
+from torchx.util.entrypoints import EntryPointLoader
 
 _PARAM_PREFIX = "TORCHX_"
 _TRACKER_PREFIX = "TORCHX_TRACKER_"
@@ -133,3 +134,16 @@ def accepts(method: Callable[..., Any], *args: object) -> bool:
     except ValueError:  # it has no signature
         return True
     return True
+
+
+def understood(factory: Callable[..., Any], params: Mapping[str, object]) -> Mapping[str, object]:
+    """The parameters that a scheduler's factory takes; plugins may leave out ``**kwargs``."""
+    target = factory.target() if isinstance(factory, EntryPointLoader) else factory
+    try:
+        declared = inspect.signature(target).parameters.values()
+    except (TypeError, ValueError):  # it has no signature
+        return params
+    if any(p.kind is p.VAR_KEYWORD for p in declared):
+        return params
+    names = {p.name for p in declared if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)}
+    return {name: value for name, value in params.items() if name in names}

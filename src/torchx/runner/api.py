@@ -563,7 +563,7 @@ class Runner:
             factory = self._scheduler_factories.get(scheduler)
             if factory is None:
                 raise _prepare.unknown_scheduler(scheduler, self.scheduler_backends())
-            found = factory(self._name, **self._scheduler_params)
+            found = factory(self._name, **_prepare.understood(factory, self._scheduler_params))
             self._scheduler_instances[scheduler] = found
         return found
 
