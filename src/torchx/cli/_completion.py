@@ -36,8 +36,9 @@ def complete(subcmds: "dict[str, SubCommand]") -> None:
         name, line = inside
         os.environ.update(COMP_LINE=line, COMP_POINT=str(len(line)), _ARGCOMPLETE="1")
         component = _component_parser(name)
-        if component is not None:
-            parser = component
+        if component is None:
+            raise SystemExit(0)
+        parser = component
     autocomplete(parser, always_complete_options=False)
 
 

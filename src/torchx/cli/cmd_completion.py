@@ -8,9 +8,10 @@ from torchx.cli.cmd_base import SubCommand
 SHELLS = ("bash", "zsh", "fish")
 
 EPILOG = """\
-put one of these lines into the shell's start-up file:
-  bash, zsh:  eval "$(torchx completion bash)"       (zsh in place of bash)
-  fish:       torchx completion fish | source"""
+examples:
+  eval "$(torchx completion bash)"       in ~/.bashrc
+  eval "$(torchx completion zsh)"        in ~/.zshrc, after compinit
+  torchx completion fish | source        in ~/.config/fish/config.fish"""
 
 
 class CmdCompletion(SubCommand):

@@ -226,6 +226,7 @@ def _dispatch(subcmds: dict[str, "SubCommand"], argv: list[str]) -> None:
 def _call(subcmds: dict[str, "SubCommand"], argv: list[str]) -> None:
     from torchx.cli import _output, _parser
 
+    _output.configure_logging(_parser.level_of_environment())  # plugins may warn while parsing
     parser, args = _parser.parse(subcmds, argv)
     level = _parser.log_level(parser, args.log_level)
     _output.set_color(args.color)
