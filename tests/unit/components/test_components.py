@@ -428,7 +428,7 @@ def test_registered_components_take_the_place_of_the_built_in_ones(files, monkey
     files("find_acme-1.dist-info/METADATA", "Metadata-Version: 2.1\nName: find_acme\nVersion: 1\n")
     files("find_acme-1.dist-info/entry_points.txt", "[torchx.components]\nacme = find_acme\n")
     monkeypatch.syspath_prepend(str(Path.cwd()))
-    monkeypatch.setattr("torchx.specs.finder._cache", {})
+    monkeypatch.setattr("torchx.specs.finder._components", None)
     assert set(get_components()) == {"acme.f"}
     assert get_component("acme.f").fn().name == "x"
     with pytest.raises(ComponentNotFoundException):
