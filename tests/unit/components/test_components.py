@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 
@@ -557,6 +558,57 @@ def test_files_larger_than_the_buffer_are_copied_whole(source, target, tmp_path:
     finally:
         if fsspec.filesystem("memory").exists("/copied"):
             fsspec.filesystem("memory").rm("/copied", recursive=True)
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "text"),
+    [
+        (["--src", "gone", "--dst", "b"], 1, "copy: there is no file `gone`"),
+        (["--src", ".", "--dst", "b"], 1, "copy: there is no file `.`"),
+        (["--src", "nosuchfs://a", "--dst", "b"], 1, "copy: Protocol not known: nosuchfs"),
+        (["--src", "a", "--dst", "b", "--bufsize", "0"], 2, "`0` is no size"),
+    ],
+)
+def test_what_cannot_be_copied_is_told_without_a_traceback(args, code, text, tmp_path: Path):
+    pytest.importorskip("fsspec", reason="fsspec is not installed")
+    program = [sys.executable, "-m", "torchx.apps.utils.copy_main", *args]
+    done = subprocess.run(program, capture_output=True, text=True, check=False)
+    assert done.returncode == code
+    assert text in done.stderr
+    assert "Traceback" not in done.stderr
+    assert os.listdir() == []
+
+
+def test_a_copy_that_fails_leaves_no_part(tmp_path: Path):
+    fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed")
+    from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
+
+    from torchx.apps.utils import copy_main
+
+    class BadDisk(MemoryFileSystem):
+        """A file system whose files break after the first piece."""
+
+        protocol = "baddisk"
+        store = {}  # noqa: RUF012 - as in the base class
+        pseudo_dirs = [""]  # noqa: RUF012 - as above
+
+        def _open(self, path, mode="rb", **kwargs):
+            file = super()._open(path, mode, **kwargs)
+            if mode == "rb":
+                file.__class__ = BreakingFile
+            return file
+
+    class BreakingFile(MemoryFile):
+        def read(self, size=-1):
+            if self.tell():
+                raise OSError("the disk broke")
+            return super().read(size)
+
+    fsspec.register_implementation("baddisk", BadDisk, clobber=True)
+    BadDisk().pipe("/a", b"0" * 100)
+    with pytest.raises(OSError, match="the disk broke"):
+        copy_main.copy("baddisk://a", str(tmp_path / "b"), bufsize=10)
+    assert not (tmp_path / "b").exists()
 
 
 def test_files_are_copied_between_file_systems(tmp_path: Path, capsys):
