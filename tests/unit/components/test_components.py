@@ -4,6 +4,7 @@ import os
 import shlex
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -580,35 +581,16 @@ def test_what_cannot_be_copied_is_told_without_a_traceback(args, code, text, tmp
 
 
 def test_a_copy_that_fails_leaves_no_part(tmp_path: Path):
-    fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed")
-    from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
-
+    pytest.importorskip("fsspec", reason="fsspec is not installed")
     from torchx.apps.utils import copy_main
 
-    class BadDisk(MemoryFileSystem):
-        """A file system whose files break after the first piece."""
-
-        protocol = "baddisk"
-        store = {}  # noqa: RUF012 - as in the base class
-        pseudo_dirs = [""]  # noqa: RUF012 - as above
-
-        def _open(self, path, mode="rb", **kwargs):
-            file = super()._open(path, mode, **kwargs)
-            if mode == "rb":
-                file.__class__ = BreakingFile
-            return file
-
-    class BreakingFile(MemoryFile):
-        def read(self, size=-1):
-            if self.tell():
-                raise OSError("the disk broke")
-            return super().read(size)
-
-    fsspec.register_implementation("baddisk", BadDisk, clobber=True)
-    BadDisk().pipe("/a", b"0" * 100)
-    with pytest.raises(OSError, match="the disk broke"):
-        copy_main.copy("baddisk://a", str(tmp_path / "b"), bufsize=10)
-    assert not (tmp_path / "b").exists()
+    archive = tmp_path / "a.zip"
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("inner", b"0" * 1000)
+    archive.write_bytes(archive.read_bytes().replace(b"000", b"001"))  # its checksum is wrong now
+    with pytest.raises(zipfile.BadZipFile):
+        copy_main.copy(f"zip://inner::file://{archive}", str(tmp_path / "b"), bufsize=10)
+    assert os.listdir(tmp_path) == ["a.zip"]
 
 
 def test_files_are_copied_between_file_systems(tmp_path: Path, capsys):
