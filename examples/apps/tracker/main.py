@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 from torch import nn
-from torch.distributed import destroy_process_group
+from torch.distributed import barrier, destroy_process_group
 from torch.distributed.elastic.multiprocessing.errors import record
 from torch.nn.parallel import DistributedDataParallel
 
@@ -54,31 +54,39 @@ def write_metrics(folder: Path, losses: list[float]) -> None:
             writer.add_scalar("loss", loss, epoch)
 
 
-@record
-def main() -> None:
-    """Trains in all processes; the first one records."""
-    args = parse_args(sys.argv[1:])
-    device = init_pg()
+def train(epochs: int, lr: float, device: torch.device) -> tuple[nn.Module, list[float]]:
+    """The trained model, and the loss of each epoch."""
     torch.manual_seed(0)
     images, labels = (tensor.to(device) for tensor in make_digits())
     model = DistributedDataParallel(nn.Linear(28 * 28, 10).to(device))
-    optimizer = torch.optim.SGD(model.parameters(), args.lr)
+    optimizer = torch.optim.SGD(model.parameters(), lr)
     losses = []
-    for _ in range(args.epochs):
+    for _ in range(epochs):
         loss = nn.functional.cross_entropy(model(images), labels)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
+    return model.module, losses
+
+
+@record
+def main() -> None:
+    """Trains in all processes; the first one records."""
+    args = parse_args(sys.argv[1:])
+    model, losses = train(args.epochs, args.lr, init_pg())
     if is_rank0():
         output = Path(args.output_path).resolve()
         write_metrics(output / "tensorboard", losses)
-        torch.save(model.module.state_dict(), output / "model.pt")
+        torch.save(model.state_dict(), output / "model.pt")
         run = app_run_from_env()
         run.add_metadata(epochs=args.epochs, lr=args.lr, loss=losses[-1])
         run.add_artifact("tensorboard", str(output / "tensorboard"))
         run.add_artifact("model", str(output / "model.pt"), {"classes": 10})
         sys.stdout.write(f"{run.job_id()}: loss went from {losses[0]:.3f} to {losses[-1]:.3f}\n")
+    # nobody leaves while others work: PyTorch may still release what the last step sent, and a
+    # process that ends meanwhile is aborted
+    barrier()
     destroy_process_group()
 
 
