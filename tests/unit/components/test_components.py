@@ -280,6 +280,7 @@ def test_apps_are_composed_with_hydra_again_and_again(tmp_path: Path, monkeypatc
         assert app.roles[0].num_replicas == n
         assert app.roles[0].args == ["${app_id}", "${replica_id}"]
         assert type(app.roles) is list
+        assert app.roles[0].retry_policy is specs.RetryPolicy.APPLICATION
 
 
 @pytest.mark.parametrize("component", [utils.sh, utils.copy, utils.python, dist.ddp])
