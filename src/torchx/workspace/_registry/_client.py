@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import http.client
 import re
 import urllib.parse
 from collections.abc import Callable, Iterable, Iterator
@@ -332,17 +333,18 @@ class Registry:
 class _BlobReader:
     """Reads an answer; what breaks is ``Interrupted``."""
 
-    def __init__(self, response: BinaryIO) -> None:
+    def __init__(self, response: http.client.HTTPResponse) -> None:
         self._response = response
 
     def read(self, size: int = -1) -> bytes:
         """At most ``size`` bytes; ``b""`` at the end."""
-        import http.client
-
         try:
-            return self._response.read(size)
+            block = self._response.read(size)
         except (OSError, http.client.HTTPException) as err:
             raise Interrupted(f"the connection broke ({err})") from None
+        if not block and size and self._response.length:  # `read` with a size does not tell
+            raise Interrupted("the connection broke in the middle of a blob")
+        return block
 
 
 class _UploadLost(Exception):

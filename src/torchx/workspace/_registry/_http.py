@@ -174,6 +174,8 @@ class Http:
                 raise Interrupted(_reason(err)) from None
             if len(reply.data) > most_bytes:
                 raise UnexpectedReply(f"{request.method} {request.url}", "more than was expected")
+            if response.length:  # `read` with a size does not tell
+                raise Interrupted("the connection broke in the middle of the answer")
             return reply
 
     @contextlib.contextmanager

@@ -80,11 +80,11 @@ def parse_reference(text: str) -> Reference:
         raise InvalidInput(msg)
     if at and not _DIGEST.fullmatch(digest):
         raise InvalidInput(_not_an_image(text, f"`{digest}` is not a digest such as sha256:0a1b…"))
-    before, _, last = name.rpartition("/")
+    before, slash, last = name.rpartition("/")
     last, colon, tag = last.partition(":")
     if colon and not _TAG.fullmatch(tag):
         raise InvalidInput(_not_an_image(text, f"`{tag}` is not a tag"))
-    repository = _repository(text, f"{before}/{last}" if before else last)
+    repository = _repository(text, before + slash + last)
     return Reference(repository, tag or (None if digest else "latest"), digest or None)
 
 
