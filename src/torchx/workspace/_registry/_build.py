@@ -28,7 +28,7 @@ from torchx.workspace._registry._client import (
 from torchx.workspace._registry._http import Retries
 from torchx.workspace._registry._layer import Layer, make_layer
 from torchx.workspace._registry._reference import parse_reference, parse_repository
-from torchx.workspace._tree import Entry, announce, scan, size_text
+from torchx.workspace._tree import Entry, scan, size_text
 
 LABEL_VERSION = "torchx.pytorch.org/version"
 
@@ -83,47 +83,57 @@ def append_workspace(
     Returns:
         Its name by digest, ``repo@sha256:…``.
     """
-    plan = plan_image(base, workspace, image_repo, retries=retries)
-    push_image(plan, retries=retries)
+    entries = scan(workspace)
+    parse_repository(image_repo)
+    plan = plan_image(find_base(base, retries), workspace, entries, image_repo, retries)
+    push_image(plan, retries)
     return plan.image
 
 
+def find_base(image: str, retries: Retries | None = None) -> BaseImage:
+    """What the registry has by the name of an image.
+
+    Raises:
+        InvalidInput: if the name is wrong, there is no such image, or the registry refuses.
+        BackendUnavailable: if the registry cannot be reached, or stays busy.
+        UnsupportedRequest: if it is one that only a builder can build on.
+    """
+    return fetch_base(parse_reference(image), Cache(), retries=retries)
+
+
 def plan_image(
-    base: str,
+    base: BaseImage,
     workspace: Workspace | str,
+    entries: Sequence[Entry],
     image_repo: str,
-    *,
     retries: Retries | None = None,
     now_ns: int | None = None,
 ) -> Plan:
     """Packs a workspace into a layer and says what the image will be. Nothing is uploaded.
 
+    Args:
+        workspace: where the entries are from, for messages and to find the last layer again.
+        now_ns: time when the entries were found; ``None`` is now.
+
     Raises:
-        InvalidInput: if a name is wrong, there is no such image, the registry refuses, or the
-            workspace does not fit into the image.
-        BackendUnavailable: if a registry cannot be reached, or the layer cannot be written.
-        UnsupportedRequest: for an image that only a builder can build on.
+        InvalidInput: if the workspace does not fit into the image.
+        BackendUnavailable: if the registry cannot be reached, or the layer cannot be written.
+        UnreadableWorkspace: if a file cannot be read.
     """
-    parse_repository(image_repo)
-    reference = parse_reference(base)
-    entries = scan(workspace)
-    announce(entries, workspace, "packing")
     cache = Cache()
-    image = fetch_base(reference, cache, retries=retries)
-    tree = BaseTree(image, cache, retries)
-    into = find_place(tree, image.working_dir, base)
+    tree = BaseTree(base, cache, retries)
+    into = find_place(tree, base.working_dir, str(base.reference))
     prefix = f"{into[-1][0]}/" if into else ""
-    check_fit(entries, tree, prefix, base)
+    check_fit(entries, tree, prefix, str(base.reference))
     slot = hashlib.sha256(f"{workspace}\0{prefix}".encode("utf-8", "surrogateescape")).hexdigest()
     layer = make_layer(entries, into, cache, slot, now_ns)
-    config = add_to_config(image.config, layer.diff_id)
-    manifest = add_to_manifest(image, config, layer)
+    config = add_to_config(base.config, layer.diff_id)
     plan = Plan(
         repository=image_repo,
-        base=str(reference),
-        manifest=manifest,
+        base=str(base.reference),
+        manifest=add_to_manifest(base, config, layer),
         config=config,
-        layers=image.layers,
+        layers=base.layers,
         layer=layer.blob,
     )
     cache.write("plans", _plan_name(plan.image), _plan_to_json(plan))
@@ -274,6 +284,7 @@ def push_image(plan: Plan, retries: Retries | None = None) -> None:
         Registry(base, retries=retries) as source,
     ):
         if registry.find_manifest(plan.tag) == plan.manifest.digest:
+            Cache().remove("plans", _plan_name(plan.image))
             logger.info("image `%s` is in the registry", plan.image)
             return
         blobs: dict[str, Blob] = {}
@@ -296,6 +307,7 @@ def push_image(plan: Plan, retries: Retries | None = None) -> None:
                 pool.shutdown(cancel_futures=True)
                 raise
         registry.put_manifest(plan.tag, plan.manifest)
+    Cache().remove("plans", _plan_name(plan.image))
     logger.info("pushed image `%s`", plan.image)
 
 

@@ -78,6 +78,11 @@ class Cache:
         with contextlib.suppress(OSError):
             os.utime(self.path(kind, name))
 
+    def remove(self, kind: str, name: str) -> None:
+        """Forgets a file."""
+        with contextlib.suppress(OSError):
+            self.path(kind, name).unlink()
+
     def prune(self, kind: str) -> None:
         """Removes the files of a kind that were not used for long."""
         limit = time.time() - _KEEP_S

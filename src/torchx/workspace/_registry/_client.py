@@ -293,6 +293,7 @@ class Registry:
                 upload.run()
                 return
             except _UploadLost as err:
+                upload.abandon()
                 logger.info("%s: %s; starting it again", doing, err)
             except BaseException:
                 upload.abandon()
@@ -440,10 +441,8 @@ class _Upload:
                 self._pause(err)
                 if self._registry.has_blob(self._blob.digest):  # only the answer was lost
                     return
-                if with_body:
-                    raise _UploadLost(str(err)) from None
                 self._ask_offset()
-                if self._offset != self._blob.size:
+                if self._offset != (0 if with_body else self._blob.size):
                     raise _UploadLost(str(err)) from None
 
     def _pause(self, err: Interrupted) -> None:

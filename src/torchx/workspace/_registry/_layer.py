@@ -374,7 +374,7 @@ def _block(
     return start + b"%06o\0 " % checksum + end
 
 
-_MAGIC = b"ustar\x0000".ljust(72, b"\0") + b"0000000\x000000000\0".ljust(183, b"\0")
+_MAGIC = b"ustar\x0000".ljust(255, b"\0")
 
 
 def _record(key: bytes, value: bytes) -> bytes:

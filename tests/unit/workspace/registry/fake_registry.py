@@ -9,6 +9,7 @@ import re
 import tarfile
 import threading
 import urllib.parse
+import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -344,7 +345,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._reply(201)
             return
         with registry.lock:
-            name = f"u{len(registry.uploads)}"
+            name = uuid.uuid4().hex
             registry.uploads[name] = bytearray()
         self._reply(202, b"", {"Location": f"/v2/{repo}/blobs/uploads/{name}?state=1"})
 
