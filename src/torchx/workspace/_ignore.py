@@ -72,18 +72,14 @@ class Rules:
     """
 
     def __init__(self, patterns: Sequence[Pattern], *, skip_default: bool = True) -> None:
-        self._asked = {
-            name
-            for p in patterns
-            if p.takes_in
-            for part in p.text.split("/")
-            if (name := _literal(part)) is not None
-        }
+        self._asked = {name for p in patterns if p.takes_in for name in _names_in(p)}
         self._skipped = DEFAULT_SKIPPED - self._asked if skip_default else frozenset()
+        self._special = {
+            name: _rules_of(name, patterns)
+            for name in (DEFAULT_SKIPPED & self._asked if skip_default else ())
+        }
         self.skips_venvs = skip_default
-        # of `!.git/HEAD`, only that file goes along
-        asked = sorted(DEFAULT_SKIPPED & self._asked) if skip_default else []
-        self._groups = _groups([*(Pattern(f"**/{name}", False) for name in asked), *patterns])
+        self._groups = _groups(patterns)
         self._takes_in = [g.takes_in for g in self._groups]
         general = [g.for_any_folder for g in self._groups]
         self._general = tuple(t for t in reversed(general) if t is not None)
@@ -121,6 +117,17 @@ class Rules:
         )
 
 
+def _names_in(pattern: Pattern) -> set[str]:
+    literals = (_literal(part) for part in pattern.text.split("/"))
+    return {name for name in literals if name is not None}
+
+
+def _rules_of(name: str, patterns: Sequence[Pattern]) -> Rules:
+    """Rules for a name that is left out by default: only ``!`` patterns with it take it in."""
+    own = [p for p in patterns if not p.takes_in or name in _names_in(p)]
+    return Rules([Pattern(f"**/{name}", False), *own], skip_default=False)
+
+
 _Test = tuple[
     int,  # the group
     frozenset[str],  # names that match
@@ -151,20 +158,34 @@ class Scope:
     @property
     def everything_kept(self) -> bool:
         """Whether no pattern can leave out anything in the folder itself."""
-        return not self._tests and self._rules._kept(self._inherited)
+        rules = self._rules
+        return not self._tests and rules._kept(self._inherited) and not rules._special
 
     def keeps(self, name: str) -> bool:
         """Whether something of this name in the folder is in the workspace."""
+        if name in self._rules._special:
+            scope = self._special(name)
+            return scope is not None and scope.keeps(name)
         return self._rules._kept(self._group(name))
 
     def enter(self, name: str) -> tuple[bool, "Scope | None"]:
         """Whether a sub-folder is kept, and its scope: ``None`` where nothing in it is kept."""
+        if name in self._rules._special:
+            scope = self._special(name)
+            return (False, None) if scope is None else scope.enter(name)
         group = self._group(name)
         kept = self._rules._kept(group)
         below = (*self._folder, name)
         if not kept and not self._rules._takes_in_below(below, group):
             return False, None
         return kept, self._rules._scope(below, group)
+
+    def _special(self, name: str) -> "Scope | None":
+        scope: Scope | None = self._rules._special[name].root()
+        for folder in self._folder:
+            if scope is not None:
+                scope = scope.enter(folder)[1]
+        return scope
 
     def _group(self, name: str) -> int:
         for group, names, ends, name_matches, path_matches in self._tests:

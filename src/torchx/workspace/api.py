@@ -226,14 +226,14 @@ class PkgInfo(Generic[PackageType]):
     metadata: PackageType
 
     def __post_init__(self) -> None:
-        _warn_deprecated(type(self).__name__)
+        _warn_deprecated(type(self).__name__, stacklevel=4)  # `__init__` is in between
 
 
 class WorkspaceBuilder(abc.ABC, Generic[PackageType, WorkspaceConfigType]):
     """Deprecated: builds one workspace as its configuration says. Use ``WorkspaceMixin``."""
 
     def __init__(self, cfg: WorkspaceConfigType) -> None:
-        _warn_deprecated(type(self).__name__)
+        _warn_deprecated(type(self).__name__, stacklevel=3)
         self.cfg = cfg
 
     @abc.abstractmethod
@@ -241,8 +241,8 @@ class WorkspaceBuilder(abc.ABC, Generic[PackageType, WorkspaceConfigType]):
         """Builds it; with ``sync`` it is ready when the call returns."""
 
 
-def _warn_deprecated(name: str) -> None:
+def _warn_deprecated(name: str, stacklevel: int) -> None:
     import warnings
 
     msg = f"`{name}` is deprecated, write a `torchx.workspace.WorkspaceMixin` instead"
-    warnings.warn(msg, FutureWarning, stacklevel=4)
+    warnings.warn(msg, FutureWarning, stacklevel=stacklevel)
