@@ -35,6 +35,7 @@ LABEL_VERSION = "torchx.pytorch.org/version"
 _DOCKER_LAYER = "application/vnd.docker.image.rootfs.diff.tar.gzip"
 _OCI_LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
 _CREATED_BY = "COPY . . # torchx"
+_DEFAULT_PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _MAX_LINKS = 40
 _PARALLEL = 4
 
@@ -235,6 +236,9 @@ def add_to_config(config: bytes, diff_id: str) -> bytes:
     content = json.loads(config)
     content["rootfs"]["diff_ids"].append(diff_id)
     settings = content["config"] = content.get("config") or {}
+    env = settings.get("Env") or []
+    if not any(variable.startswith("PATH=") for variable in env):  # Docker's builder adds it too
+        settings["Env"] = [*env, _DEFAULT_PATH]
     settings["Labels"] = {**(settings.get("Labels") or {}), LABEL_VERSION: __version__}
     if content.get("history"):
         entry = {"created_by": _CREATED_BY}

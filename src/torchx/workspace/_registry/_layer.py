@@ -121,9 +121,14 @@ class _Piece:
             elif entry.kind == "link":
                 yield _header(name, 0o777, kind=b"2", target=os.fsencode(entry.target or ""))
             else:
-                yield _header(name, entry.mode, size=entry.size)
+                yield _header(name, _mode_of_root(entry.mode), size=entry.size)
                 yield from _content(entry)
                 yield bytes(-entry.size % 512)
+
+
+def _mode_of_root(mode: int) -> int:
+    """The mode that a file keeps when it is given to root, as Docker's builder does."""
+    return mode & (0o1777 if mode & 0o010 else 0o3777)
 
 
 def _cut(entries: Sequence[Entry], prefix: str, settled_ns: int) -> Iterator[_Piece]:

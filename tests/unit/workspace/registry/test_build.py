@@ -54,7 +54,8 @@ def append(fake: FakeRegistry, workspace: Path, base: str = "team/base:1") -> st
 def test_the_workspace_becomes_the_last_layer(
     registry: FakeRegistry, workspace: Path, oci: bool
 ) -> None:
-    base = registry.add_image(oci=oci, settings={"Env": ["A=1"], "Labels": {"x": "y"}})
+    env = ["A=1", "PATH=/bin"]
+    base = registry.add_image(oci=oci, settings={"Env": env, "Labels": {"x": "y"}})
     digest = append(registry, workspace)
     before, config_before = registry.image("team/base", base)
     after, config = registry.image("team/out", digest)
@@ -67,7 +68,7 @@ def test_the_workspace_becomes_the_last_layer(
         else "application/vnd.docker.image.rootfs.diff.tar.gzip"
     )
     assert config["config"] == {
-        "Env": ["A=1"],
+        "Env": env,
         "Labels": {"x": "y", "torchx.pytorch.org/version": __version__},
     }
     assert config["history"][:-1] == config_before["history"]
