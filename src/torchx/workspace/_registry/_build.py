@@ -3,6 +3,7 @@
 import hashlib
 import json
 import posixpath
+import stat
 from collections import deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
@@ -195,7 +196,8 @@ def find_place(tree: BaseTree, working_dir: str, image: str) -> list[tuple[str, 
             del chain[len(chain) - 1 if part == ".." and chain else len(chain) :]
             continue
         path = posixpath.join(chain[-1][0] if chain else "", part)
-        node = tree.find(path) or Node("dir", 0o755)
+        inherited = chain[-1][1].mode & stat.S_ISGID if chain else 0
+        node = tree.find(path) or Node("dir", 0o755 | inherited)
         links += node.kind == "link"
         if node.kind == "file" or links > _MAX_LINKS:
             what = "a file" if node.kind == "file" else "a link that leads to itself"

@@ -384,8 +384,10 @@ class _Upload:
     def abandon(self) -> None:
         """Tells the registry that no more will come; it would keep what it has for days."""
         request = self._request("DELETE", frozenset({200, 202, 204, 404}))
-        with contextlib.suppress(Interrupted, TorchXError):
-            self._http.request_once(request)
+        for _ in range(2):  # the first may meet a connection that is being ended
+            with contextlib.suppress(Interrupted, TorchXError):
+                self._http.request_once(request)
+                return
 
     def _send_next(self) -> None:
         start, size = self._offset, self._blob.size

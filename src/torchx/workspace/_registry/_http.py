@@ -125,7 +125,7 @@ class Http:
             connection.close()
 
     def abort(self) -> None:
-        """Ends what other threads are doing; nothing can be sent from now on."""
+        """Ends what other threads are doing; they can only clean up from now on."""
         self._aborted = True
         for connection in self._all:
             with contextlib.suppress(OSError, AttributeError):
@@ -235,7 +235,7 @@ class Http:
     ) -> tuple[http.client.HTTPResponse, http.client.HTTPConnection]:
         parts = urllib.parse.urlsplit(url)
         while True:
-            if self._aborted:
+            if self._aborted and method != "DELETE":  # which cleans up
                 raise BackendUnavailable(f"registry `{self.host}`: stopped")
             connection, target, reused = self._connection(parts)
             try:
