@@ -173,8 +173,10 @@ def _read_build(events: Iterable[Mapping[str, Any]], quiet: bool) -> tuple[str |
     log = []
     for event in events:
         log.append(event)
-        if event.get("error"):
-            raise _build_error()(str(event["error"]).strip(), log)
+        # `message` is what the daemon answers to a request that it refuses as a whole
+        reason = event.get("error") or event.get("message")
+        if reason:
+            raise _build_error()(str(reason).strip(), log)
         text = str(event.get("stream") or "").rstrip()
         if text and not quiet and not text.startswith(_UNUSED_ARGUMENT):
             logger.info("%s", text)
@@ -227,6 +229,7 @@ def push(client: Any, image: str, repository: str, tag: str) -> str | None:
 
     Raises:
         TransferFailed: if the registry refuses, or keeps failing.
+        BackendUnavailable: if the daemon does.
     """
     with translated(f"tag image `{image}` as `{repository}:{tag}`"):
         client.images.get(image).tag(repository, tag=tag)
@@ -235,6 +238,8 @@ def push(client: Any, image: str, repository: str, tag: str) -> str | None:
             return _push_once(client, repository, tag)
         except (_push_events.TransferFailed, BackendUnavailable) as err:
             if pause_s is None or _PERMANENT.search(str(err)):
+                if isinstance(err, BackendUnavailable):
+                    raise
                 msg = f"cannot push `{repository}:{tag}`: {err}{_advice(str(err))}"
                 raise _push_events.TransferFailed(msg) from err
             logger.warning("cannot push `%s:%s`, trying again: %s", repository, tag, err)

@@ -64,6 +64,7 @@ class DockerWorkspaceMixin(WorkspaceMixin[dict[str, tuple[str, str]]]):
     def __init__(self, *args: Any, docker_client: Any = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.__client = docker_client
+        self.__client_is_own = docker_client is None
         self.__pushed: dict[str, str] = {}
         self.__plans: dict[str, Plan] = {}
 
@@ -180,6 +181,15 @@ class DockerWorkspaceMixin(WorkspaceMixin[dict[str, tuple[str, str]]]):
         For what is submitted: a tag can be moved to another image, a digest cannot.
         """
         return self.__pushed.get(image, image)
+
+    def close(self) -> None:
+        """Ends the connection to the daemon, and closes the scheduler."""
+        if self.__client_is_own and self.__client is not None:
+            self.__client.close()
+            self.__client = None
+        close = getattr(super(), "close", None)
+        if close is not None:
+            close()
 
     def _build(self, role: Role, workspace: Workspace | str, cfg: Mapping[str, CfgVal]) -> str:
         _image_repo(cfg)
