@@ -89,6 +89,12 @@ WORKLOADS = [
     script("lines_cli", lines_per_s=Budget(3, "other", at_least=True), broken=NONE, lost=NONE),
     script("line_latency", p50_ms=Budget(10, "value"), p95_ms=Budget(25, "value")),
     script("wait_latency", p50_ms=Budget(20, "value")),
+    Workload(
+        "registry_20k",
+        ("python", str(SCRIPTS / "registry_20k.py")),
+        {"new_s": Budget(1, "other"), "unchanged_s": TENTH, "changed_s": Budget(1 / 3, "other")},
+        most_runs=2,
+    ),
 ]
 
 
