@@ -101,6 +101,12 @@ WORKLOADS = [
         lost_of_8=NONE,
     ),
     script("completion", slowest_s=Budget(0.15, "value")),
+    Workload(
+        "registry_20k",
+        ("python", str(SCRIPTS / "registry_20k.py")),
+        {"new_s": Budget(1, "other"), "unchanged_s": TENTH, "changed_s": Budget(1 / 3, "other")},
+        most_runs=2,
+    ),
 ]
 
 
