@@ -219,17 +219,15 @@ class Daemon:
             raise
         return record
 
-    def image_name(self, image_id: str) -> str | None:
-        """First tag of an image, or else its id; ``None`` if it is gone."""
+    def image_name(self, image: str) -> str | None:
+        """First tag of an image that is here, or else its id; ``None`` if it is not here."""
         try:
-            record = repeated(
-                f"inspect image `{image_id}`", lambda: self.api.inspect_image(image_id)
-            )
+            record = repeated(f"inspect image `{image}`", lambda: self.api.inspect_image(image))
         except DockerRefused as err:
-            if err.status == 404:
+            if err.status in (400, 404) or "invalid reference" in str(err):
                 return None
             raise
-        tags = record.get("RepoTags") or [record.get("Id") or image_id]
+        tags = record.get("RepoTags") or [record.get("Id") or image]
         return str(tags[0])
 
     def clock_skew_ns(self) -> int:
@@ -252,34 +250,53 @@ class Daemon:
         return int(seconds * 1e9) - time.time_ns()
 
     def next_event(self, filters: Mapping[str, str], since_ns: int, timeout_s: float) -> int | None:
-        """Waits until something happens to containers.
+        """Waits until something happens to containers; what has happened already counts.
 
         Args:
             filters: which containers, in Docker's words.
-            since_ns: events that happened after this time, by our clock, count also if the call
-                comes late.
+            since_ns: when to begin, by our clock.
 
         Returns:
-            The time of the event in nanoseconds, by our clock; ``None`` if there was none in time.
+            The time of the last event that is known in nanoseconds, by our clock; ``None`` if
+            there was none in time.
         """
         skew_ns = self.clock_skew_ns()
-        until_ns = max(time.time_ns() + int(timeout_s * 1e9), since_ns + 1)
+        now_ns = time.time_ns() + skew_ns
+        until_ns = now_ns + int(timeout_s * 1e9)
         with errors_of("tell events"):
-            events = self.api.events(
-                since=as_seconds(since_ns + skew_ns),
-                until=as_seconds(until_ns + skew_ns),
-                filters={"type": "container", "event": _EVENTS, **filters},
-                decode=True,
-            )
-            try:
-                event = next(iter(events), None)
-            finally:
-                events.close()
-        if event is None:
+            found = self._events(filters, since_ns + skew_ns, now_ns, first=False)
+            if not found and until_ns > now_ns:
+                found = self._events(filters, since_ns + skew_ns, until_ns, first=True)
+        if not found:
             return None
         # the daemon tells of an end before its list does, and holds the container until then
-        self.inspect(str((event.get("Actor") or {}).get("ID") or event.get("id")))
-        return (int(event.get("timeNano", 0)) or time.time_ns()) - skew_ns
+        ids = dict.fromkeys(str((e.get("Actor") or {}).get("ID") or e.get("id")) for e in found)
+        in_parallel(self.inspect, [*ids])
+        return max(int(event.get("timeNano", 0)) for event in found) - skew_ns
+
+    def _events(
+        self, filters: Mapping[str, str], since_ns: int, until_ns: int, first: bool
+    ) -> "list[dict[str, Any]]":
+        """Events in a range of the daemon's time, which may reach into the future.
+
+        Args:
+            first: only the first one, as soon as it is there.
+        """
+        events = self.api.events(
+            since=as_seconds(since_ns),
+            until=as_seconds(max(until_ns, since_ns)),
+            filters={"type": "container", "event": _EVENTS, **filters},
+            decode=True,
+        )
+        found = []
+        try:
+            for event in events:
+                found.append(event)
+                if first:
+                    break
+        finally:
+            events.close()
+        return found
 
     # -- images and network -----------------------------------------------------------------
 

@@ -19,6 +19,8 @@ _HOLD_S = 0.1
 """How long a line of one replica waits for older ones of others, while they are followed."""
 _REOPEN_S = 0.2
 _RESTART_S = 30.0
+_REMEMBERED = 1000
+"""Lines whose repetition is noticed: two outputs may be logged in another order than they have."""
 _SOCKET_SLACK_S = 0.5
 _ENDED = ("exited", "dead", "removing")
 
@@ -134,9 +136,9 @@ class Follower:
         self._stream: Any = None
         self._closed = False
         self._given: dict[bytes, int] = {}
-        """How many lines were given, by time; only of times that may come again."""
-        self._from = b""
-        """Time to read on from."""
+        """How many lines were given, by time; the last ones only."""
+        self._unfinished: list[bytes] = []
+        """Times of the lines that had no end when the last stream ended."""
 
     def lines(self) -> Iterator[Line]:
         """Whole lines as they come."""
@@ -201,21 +203,22 @@ class Follower:
                 yield line
         finally:
             stream.close()
-        if joiner.held:
-            self._from = min(stamp for stamp, _ in joiner.held.values())
+        self._unfinished = [stamp for stamp, _ in joiner.held.values()]
 
     def _note(self, stamp: bytes, joiner: Joiner) -> None:
         """Remembers that a line was given."""
-        if stamp > self._from and not joiner.held:
-            self._given = {stamp: self._given.get(stamp, 0) + 1}
-            self._from = stamp
-        else:
-            self._given[stamp] = self._given.get(stamp, 0) + 1
+        given = self._given
+        given[stamp] = given.get(stamp, 0) + 1
+        # nothing is dropped behind a line that has begun: it is read again from its beginning
+        if len(given) > 2 * _REMEMBERED and not joiner.held:
+            self._given = {s: given[s] for s in sorted(given)[-_REMEMBERED:]}
 
     def _remaining(self) -> Query:
-        if not self._from:
+        """The query without what was given before the lines that are remembered."""
+        stamps = [*self._given, *self._unfinished]
+        if not stamps:
             return self._query
-        query = Query(None, parse_ns(self._from), self._query.until_ns)
+        query = Query(None, parse_ns(min(stamps)), self._query.until_ns)
         query.stdout, query.stderr = self._query.stdout, self._query.stderr
         return query
 
