@@ -42,6 +42,9 @@ print(answer)
 """
 
 
+RUN = ("run", "-s", "local_docker", "--workspace=", "--wait")
+
+
 def torchx(*args: str) -> subprocess.CompletedProcess[str]:
     program = [sys.executable, "-m", "torchx.cli.main"]
     return subprocess.run([*program, *args], capture_output=True, text=True, check=False)
@@ -123,8 +126,8 @@ def test_variables_of_the_user_of_the_option_and_of_the_role(apps, monkeypatch):
 
 
 def test_the_command_line_runs_a_job_and_knows_it_afterwards(apps):
-    done = torchx("run", "-s", "local_docker", "--wait", "--workspace=", "utils.echo", "--image", apps.image,
-                  "--msg", "from a container", "--num_replicas", "2")  # fmt: skip
+    echo = ["utils.echo", "--image", apps.image, "--msg", "from a container"]
+    done = torchx(*RUN, *echo, "--num_replicas", "2")
     handle = done.stdout.strip()
     apps.started.append(handle.rpartition("/")[2])
     assert done.returncode == 0, done.stderr
@@ -143,7 +146,7 @@ def test_an_all_reduce_with_pytorch_over_the_network(apps, docker_client, j):
     nodes, procs = map(int, j.split("x"))
     size = nodes * procs
     done = torchx(
-        "run", "-s", "local_docker", "--wait", "--workspace=", "dist.ddp", "-j", j, "--image", image,
+        *RUN, "dist.ddp", "-j", j, "--image", image,
         "--script", "/examples/all_reduce.py", "--cpu", "1",
         "--mounts", f"type=bind,src={EXAMPLES},dst=/examples,readonly",
     )  # fmt: skip
@@ -157,8 +160,11 @@ def test_an_all_reduce_with_pytorch_over_the_network(apps, docker_client, j):
 def test_without_a_daemon_there_is_one_clear_line(tmp_path):
     env = {**os.environ, "DOCKER_HOST": f"unix://{tmp_path}/none.sock"}
     program = [sys.executable, "-m", "torchx.cli.main"]
-    run = ["run", "-s", "local_docker", "--workspace=", "utils.echo"]
-    for args in (run, ["list", "-s", "local_docker"], ["status", "local_docker://torchx/x-1"]):
+    for args in (
+        [*RUN, "utils.echo"],
+        ["list", "-s", "local_docker"],
+        ["status", "local_docker://torchx/x-1"],
+    ):
         done = subprocess.run(
             [*program, *args], env=env, capture_output=True, text=True, check=False
         )

@@ -18,6 +18,7 @@ LABEL_CANCELLED = "torchx.pytorch.org/cancelled"
 LABEL_CANCELLED_CONTAINERS = "torchx.pytorch.org/cancelled-containers"
 """There: short ids of the containers that had not ended."""
 
+_DEFAULT_HOST = "unix:///var/run/docker.sock"
 WORKERS = 10
 """Calls at a time: more make neither dockerd faster nor fit the SDK's pool of connections."""
 _POOL_CONNECTIONS = 64
@@ -54,12 +55,8 @@ class DockerRefused(TorchXError, RuntimeError):
 def has_docker() -> bool:
     """Whether the Python package is installed and a daemon answers."""
     try:
-        import docker
-    except ModuleNotFoundError:
-        return False
-    try:
-        docker.from_env().close()
-    except docker.errors.DockerException:
+        connect().close()
+    except (DockerNotInstalled, BackendUnavailable):
         return False
     return True
 
@@ -73,6 +70,7 @@ def connect() -> Any:
     """
     try:
         import docker
+        import requests
     except ModuleNotFoundError as err:
         if err.name != "docker":
             raise
@@ -82,13 +80,27 @@ def connect() -> Any:
         )
         raise DockerNotInstalled(msg, name="docker") from None
     try:
+        _knock()
         return docker.from_env(max_pool_size=_POOL_CONNECTIONS)
-    except docker.errors.DockerException as err:
+    except (docker.errors.DockerException, requests.exceptions.RequestException, OSError) as err:
+        raise _unavailable(err) from None
+    except ValueError as err:  # a port that is no number, say
         raise _unavailable(err) from None
 
 
+def _knock() -> None:
+    """Raises ``OSError`` if nobody listens on the daemon's socket; the SDK then leaks a file."""
+    import socket
+
+    host = os.environ.get("DOCKER_HOST") or _DEFAULT_HOST
+    if not host.startswith("unix://") or not hasattr(socket, "AF_UNIX"):
+        return
+    with socket.socket(socket.AF_UNIX) as knocking:
+        knocking.connect("/" + host[len("unix://") :].lstrip("/"))
+
+
 def _unavailable(err: BaseException) -> BackendUnavailable:
-    where = os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
+    where = os.environ.get("DOCKER_HOST") or _DEFAULT_HOST
     reason = _os_error(err) or str(err).partition("\n")[0]
     if "ermission denied" in reason:
         advice = "let your user talk to it, for instance as a member of the group `docker`"

@@ -61,6 +61,7 @@ def pull_images(daemon: Daemon, images: Sequence[str]) -> None:
             continue
         if "@sha256:" in image and daemon.image_name(image) is not None:
             continue  # what a digest names does not change
+        logger.info("pulling image `%s`", image)
         try:
             daemon.pull(image)
         except DockerRefused as err:

@@ -65,15 +65,32 @@ class MountNotSupported(InvalidInput, TypeError):
     """A role has a mount of a kind that Docker does not know."""
 
 
+class _Quoted(str):
+    """Text that YAML writes as JSON does, so that the secrets in it are found and masked."""
+
+
 def render_request(job: DockerJob) -> str:
     """The containers as YAML."""
     import yaml
 
-    containers = [{"image": c.image, "command": c.command, **c.kwargs} for c in job.containers]
+    containers = [
+        {"image": c.image, "command": c.command, **_shown(c.kwargs)} for c in job.containers
+    ]
     text: str = yaml.dump(
         containers, Dumper=_dumper(), sort_keys=False, allow_unicode=True, width=1 << 20
     )
     return text
+
+
+def _shown(kwargs: Mapping[str, object]) -> dict[str, object]:
+    env = kwargs.get("environment")
+    if not isinstance(env, dict):
+        return dict(kwargs)
+    quoted = {
+        name: _Quoted(value) if isinstance(value, str) and set(value) & set("'\"\\\n") else value
+        for name, value in env.items()
+    }
+    return {**kwargs, "environment": quoted}
 
 
 def _dumper() -> Any:
@@ -84,6 +101,9 @@ def _dumper() -> Any:
         def ignore_aliases(self, data: object) -> bool:
             return True
 
+    Dumper.add_representer(
+        _Quoted, lambda d, text: d.represent_scalar("tag:yaml.org,2002:str", str(text), style='"')
+    )
     Dumper.add_multi_representer(dict, yaml.SafeDumper.represent_dict)
     Dumper.add_multi_representer(str, lambda d, text: d.represent_str(str(text)))
     Dumper.add_multi_representer(object, lambda d, value: d.represent_str(str(value)))
@@ -186,6 +206,7 @@ def _containers(
     shared: Mapping[str, str],
     privileged: bool,
 ) -> list[DockerContainer]:
+    _check_env(role, {**shared, **role.env})
     mounts, devices = _mounts(role)
     limits = _limits(role)
     plan = MacroPlan(role)
@@ -193,8 +214,6 @@ def _containers(
     for k, name in enumerate(names):
         values = macros.Values(img_root="", app_id=app_id, replica_id=str(k), rank0_env=RANK0_ENV)
         env = {**shared, **plan.env(values), RANK0_ENV: rank0, ENV_TORCHX_IMAGE: role.image}
-        if k == 0:
-            _check_env(role, env)
         kwargs: dict[str, object] = {
             "name": name,
             "hostname": name,
