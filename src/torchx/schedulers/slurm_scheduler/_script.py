@@ -123,13 +123,12 @@ torchx_exit=$3/exit-$4-{index}-$SLURM_PROCID
 torchx_error=$3/error-$4-{index}-$SLURM_PROCID.json
 SLURM_JOB_ID=$2
 [ "$4" = 0 ] || torchx_log=$torchx_log.r$4
-exec >"$torchx_log.out" 2>"$torchx_log.err" || exit 1
 trap : HUP INT QUIT TERM USR1 USR2 ALRM{signal}
 (
 set -- {command}
 export TORCHELASTIC_ERROR_FILE="$torchx_error"
 {exports}exec{env} "$@"
-) </dev/null
+) </dev/null >"$torchx_log.out" 2>"$torchx_log.err"
 torchx_code=$?
 {{ true >"$torchx_exit-$torchx_code"; }} 2>/dev/null
 exit $torchx_code
