@@ -201,14 +201,19 @@ class SlurmScheduler(MultiWorkspaceMixin, Scheduler[SlurmOpts]):
         if known is not None and time.monotonic() - known[0] < _FINAL_FOR_S:
             return known[1]
         cluster = self._cluster(app_id)
-        job = _client.queue(cluster).jobs().get(app_id)
+        queue = _client.queue(cluster)
+        asked = time.monotonic()
+        job = queue.jobs().get(app_id)
         if job is not None:
             return job
         submitted = self._submitted.get(app_id)
         if submitted is not None and time.monotonic() - submitted[0] < NEW_JOB_S:
             return _just_submitted(app_id, submitted[1])
         job = _client.accounting(app_id, cluster)
-        if job is not None and is_terminal(job.state):
+        if job is None:
+            # it may be younger than the answer that was at hand
+            return queue.jobs(newer_than=asked).get(app_id)
+        if is_terminal(job.state):
             self._final[app_id] = (time.monotonic(), job)
         return job
 
