@@ -49,5 +49,10 @@ examples:
 
 def render(names: "Iterable[str]") -> str:
     """Help for these commands; those that do not come with torchx are named as plugins'."""
-    lines = [f"  {name:<17}  {_COMMANDS.get(name, 'from a plugin')}\n" for name in names]
+    lines = [f"  {name:<17}  {purpose(name)}\n" for name in names]
     return _BEFORE + "".join(lines) + _AFTER
+
+
+def purpose(name: str) -> str:
+    """What a command is for, in a few words."""
+    return _COMMANDS.get(name, "from a plugin")

@@ -123,7 +123,9 @@ def _print(described: dict[str, list[dict[str, Any]]]) -> None:
         _output.out(f"\n{len(errors)} left out:")
     for item in errors:
         what = " ".join(str(part) for part in (item["kind"], item["name"]) if part)
-        where = f"{item['module']}" + (f" of {item['distribution']}" if item["distribution"] else "")
+        where = f"{item['module']}" + (
+            f" of {item['distribution']}" if item["distribution"] else ""
+        )
         _output.out(f"  {what + ': ' if what else ''}{where}: {item['error']}")
 
 

@@ -22,7 +22,7 @@ def same(plugin_type: PluginType, first: Callable[..., Any], second: Callable[..
     if plugin_type is not PluginType.NAMED_RESOURCE:
         return False
     try:
-        return _resource(first()) == _resource(second())
+        return bool(_resource(first()) == _resource(second()))
     except Exception:  # noqa: BLE001 - factories of plugins may fail in any way
         return False
 

@@ -121,9 +121,7 @@ def _register_resource(
     return base
 
 
-def _fraction_of(
-    fn: Callable[..., Resource], fraction: float, name: str
-) -> Callable[[], Resource]:
+def _fraction_of(fn: Callable[..., Resource], fraction: float, name: str) -> Callable[[], Resource]:
     return lambda: _tag(fn(fraction), name, fractional=fraction < WHOLE)
 
 
@@ -165,9 +163,7 @@ def _tag(resource: Resource, name: str, *, fractional: bool) -> Resource:
     return resource
 
 
-def _fractions(
-    fn: Callable[..., Resource], fractionals: Fractionals | None
-) -> Mapping[float, str]:
+def _fractions(fn: Callable[..., Resource], fractionals: Fractionals | None) -> Mapping[float, str]:
     if not fractionals:
         return {}
     return fractionals(fn()) if callable(fractionals) else fractionals

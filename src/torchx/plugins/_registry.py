@@ -76,9 +76,7 @@ class PluginRegistry:
     def info(self, plugin_type: None = None) -> dict[PluginType, _Plugins]: ...
     @overload
     def info(self, plugin_type: PluginType) -> _Plugins: ...
-    def info(
-        self, plugin_type: PluginType | None = None
-    ) -> dict[PluginType, _Plugins] | _Plugins:
+    def info(self, plugin_type: PluginType | None = None) -> dict[PluginType, _Plugins] | _Plugins:
         """Copies of what ``get`` returns, of one kind or of each."""
         if plugin_type is not None:
             return dict(self.get(plugin_type))

@@ -82,8 +82,12 @@ class NamespaceScan:
             self._search(module)
 
     def _collect(self, module: ModuleType, fqn: str) -> None:
+        met = set()
         for attribute in dir(module):
             fn = getattr(module, attribute, None)
+            if id(fn) in met:
+                continue
+            met.add(id(fn))
             kind = getattr(fn, "_plugin_type", None)
             if not callable(fn) or kind is None or getattr(fn, "__module__", None) != fqn:
                 continue

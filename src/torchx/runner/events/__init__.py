@@ -38,8 +38,11 @@ def record(event: TorchxEvent, destination: str = "null") -> None:
         return
     try:
         sink.info("%s", event.serialize())
-    except Exception:  # an event must never break the call it tells of
-        logger.exception("could not record the event of `%s`", event.api)
+    except Exception as err:  # noqa: BLE001 - an event must never break the call it tells of
+        logger.warning(
+            "could not record the event of `%s`: %s: %s", event.api, type(err).__name__, err
+        )
+        logger.debug("traceback", exc_info=err)
 
 
 class log_event:
@@ -138,8 +141,13 @@ def _handler(destination: str) -> "logging.Handler":
         return get_logging_handler(destination)
     except KeyError:
         raise
-    except Exception:  # a broken plugin must not break the calls it is told of
-        logger.exception("events for `%s` are dropped, its handler cannot be made", destination)
+    except Exception as err:  # noqa: BLE001 - a plugin must not break the calls it is told of
+        logger.warning(
+            "events for `%s` are dropped, its handler cannot be made: %s: %s",
+            destination,
+            type(err).__name__,
+            err,
+        )
         return logging.NullHandler()
 
 
