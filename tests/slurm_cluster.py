@@ -13,7 +13,13 @@ REASON = 'no test cluster of Slurm is up; start it with: eval "$(scripts/engines
 
 def engine(*arguments: str) -> None:
     """Runs the script of the cluster."""
-    subprocess.run([SCRIPT, *arguments], check=True, capture_output=True, timeout=100)
+    subprocess.run(
+        [SCRIPT, *arguments], env=_environ(), check=True, capture_output=True, timeout=100
+    )
+
+
+def _environ() -> dict[str, str]:
+    return {**os.environ, "TORCHX_TEST_SLURM_DIR": str(FOLDER)}
 
 
 @pytest.fixture(scope="session")
@@ -23,7 +29,12 @@ def slurm_conf() -> str:
     if not conf.exists() or "ClusterName=torchx" not in conf.read_text():
         pytest.skip(REASON)
     answer = subprocess.run(
-        [SCRIPT, "status"], capture_output=True, text=True, check=False, timeout=60
+        [SCRIPT, "status"],
+        env=_environ(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
     )
     if answer.returncode:
         pytest.skip(f"{REASON} ({answer.stderr.strip()})")

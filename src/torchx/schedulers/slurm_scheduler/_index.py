@@ -3,6 +3,7 @@
 import json
 import os
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from torchx.specs._home import home_dir
 
@@ -171,19 +172,31 @@ def _note(progress: Progress, kind: str, fields: "list[int]") -> None:
                 return
 
 
-def roles_of(record: "dict[str, object] | None") -> "list[tuple[str, int, str, str]]":
-    """Name, number of replicas, image and entrypoint of each role that a record tells of."""
+class RoleNote(NamedTuple):
+    """A role of a job, as it is noted."""
+
+    name: str
+    replicas: int
+    image: str
+    entrypoint: str
+    elastic: bool
+    """Whether there may be fewer replicas, as many as there are hosts."""
+
+
+def roles_of(record: "dict[str, object] | None") -> "list[RoleNote]":
+    """The roles that a record tells of."""
     found = []
     roles = record.get("roles") if record else None
     for role in roles if isinstance(roles, list) else ():
         if isinstance(role, dict) and isinstance(role.get("name"), str):
             count = role.get("replicas")
             found.append(
-                (
+                RoleNote(
                     role["name"],
                     count if isinstance(count, int) else 1,
                     str(role.get("image", "")),
                     str(role.get("entrypoint", "")),
+                    bool(role.get("elastic")),
                 )
             )
     return found

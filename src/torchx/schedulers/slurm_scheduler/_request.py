@@ -61,6 +61,8 @@ class SlurmReplicaRequest:
     num_replicas: int = 1
     role: str = ""
     image: str = ""
+    min_replicas: int | None = None
+    """How few will do; ``None`` means ``num_replicas``."""
 
     @classmethod
     def from_role(
@@ -100,7 +102,13 @@ class SlurmReplicaRequest:
             num_replicas=role.num_replicas,
             role=role.name,
             image=role.image,
+            min_replicas=role.min_replicas,
         )
+
+    @property
+    def elastic(self) -> bool:
+        """Whether there may be fewer replicas than ``num_replicas``."""
+        return self.min_replicas is not None and self.min_replicas < self.num_replicas
 
     @property
     def role_name(self) -> str:
@@ -344,9 +352,14 @@ def _sbatch_opts(
     opts: dict[str, str | None] = {"requeue": None}
     _add_set(opts, cfg, _PLACE)
     most, least = role.num_replicas, role.min_replicas or role.num_replicas
-    if most > 1:
-        opts["nodes"] = f"{least}-{most}" if least < most else str(most)
-    opts["ntasks-per-node"] = "1"
+    if least < most:
+        # without the number of tasks Slurm takes the least number of nodes; how many tasks each
+        # node gets is left to the step, whose tasks are as many as the nodes then are
+        opts["nodes"], opts["ntasks"] = f"{least}-{most}", str(most)
+    else:
+        if most > 1:
+            opts["nodes"] = str(most)
+        opts["ntasks-per-node"] = "1"
     resource = role.resource
     if resource.cpu > 0:
         opts["cpus-per-task"] = str(resource.cpu)

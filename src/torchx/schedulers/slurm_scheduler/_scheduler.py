@@ -25,10 +25,11 @@ from torchx.specs.api import (
     is_terminal,
     runopts,
 )
+from torchx.workspace.api import MultiWorkspaceMixin
 
 from ._options import SlurmOpts
 from ._request import Facts, SlurmBatchRequest, build_request
-from ._workspace import MultiWorkspaceMixin, workspace_builders
+from ._workspace import workspace_builders
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -72,7 +73,7 @@ class SlurmScheduler(MultiWorkspaceMixin, Scheduler[SlurmOpts]):
     def __init__(self, session_name: str, docker_client: object = None) -> None:
         super().__init__("slurm", session_name)
         self._docker_client = docker_client
-        self._builders: dict[str, WorkspaceMixin[Any]] | None = None
+        self._made_builders: Mapping[str, WorkspaceMixin[Any]] | None = None
         self._submitted: dict[str, tuple[float, Place]] = {}
         """When (monotonic clock) and where, by the id of the app."""
         self._final: dict[str, tuple[float, NativeJob]] = {}
@@ -85,9 +86,9 @@ class SlurmScheduler(MultiWorkspaceMixin, Scheduler[SlurmOpts]):
 
     def workspace_builders(self) -> "Mapping[str, WorkspaceMixin[Any]]":
         """The builders by the value of ``workspace_type``, the default first."""
-        if self._builders is None:
-            self._builders = workspace_builders(self._docker_client)
-        return self._builders
+        if self._made_builders is None:
+            self._made_builders = workspace_builders(self._docker_client)
+        return self._made_builders
 
     def _validate(self, app: AppDef, scheduler: str, cfg: object = None) -> None:
         """A role without a resource is accepted: the cluster has defaults."""
@@ -297,7 +298,7 @@ class SlurmScheduler(MultiWorkspaceMixin, Scheduler[SlurmOpts]):
         for index, k in progress.failures:
             if index >= len(shown.roles):
                 continue
-            role = shown.roles[index][0]
+            role = shown.roles[index].name
             code = progress.codes[index, k]
             attempt = progress.attempt
             found.append(
@@ -371,13 +372,13 @@ class SlurmScheduler(MultiWorkspaceMixin, Scheduler[SlurmOpts]):
         if place is not None and record is None:
             record = _read(place, app_id)[1]
         if place is not None and record is not None:
-            return place, [(name, count) for name, count, _, _ in _index.roles_of(record)]
+            return place, [(r.name, r.replicas) for r in _index.roles_of(record)]
         shown = self._look(app_id)
         if shown is None:
             msg = f"there is no Slurm job `{app_id}`; `torchx list -s slurm` shows yours"
             raise UnknownJob(msg)
         place = self._place(app_id, shown.native) or _index.Place(os.getcwd())
-        found = [(name, count) for name, count, _, _ in shown.roles]
+        found = [(role.name, role.replicas) for role in shown.roles]
         if not found and shown.native is not None:
             from ._states import response
 
@@ -398,16 +399,10 @@ class SlurmScheduler(MultiWorkspaceMixin, Scheduler[SlurmOpts]):
 
     def list(self, cfg: Mapping[str, CfgVal] | None = None) -> "builtins.list[ListAppResponse]":
         """This user's jobs of TorchX in the last two weeks, the latest first."""
-        rows = self._list_sacct()
-        if rows is None:
-            return self._list_squeue()
-        # accounting lags behind by up to some seconds
-        known = {row.app_id for row in rows}
-        now = time.monotonic()
-        recent = {i for i, (t, _) in self._submitted.items() if now - t < NEW_JOB_S}
-        if recent - known:
-            rows = [*(r for r in self._list_squeue() if r.app_id not in known), *rows]
-        return rows
+        found = {row.app_id: row for row in self._list_sacct() or ()}
+        # accounting lags behind by up to some seconds, and may be absent
+        found.update((row.app_id, row) for row in self._list_squeue())
+        return sorted(found.values(), key=lambda row: -int(row.app_id))
 
     def _list_sacct(self) -> "builtins.list[ListAppResponse] | None":
         """The jobs that accounting knows; ``None`` if there is no accounting."""
@@ -486,8 +481,8 @@ def _just_submitted(app_id: str, place: "Place") -> "NativeJob":
     from ._states import Component, NativeJob
 
     components = tuple(
-        Component(f"{safe_name(name)}-0", AppState.PENDING, "PENDING")
-        for name, _, _, _ in roles_of(place.record)
+        Component(f"{safe_name(role.name)}-0", AppState.PENDING, "PENDING")
+        for role in roles_of(place.record)
     )
     return NativeJob(app_id, components, place.work_dir)
 

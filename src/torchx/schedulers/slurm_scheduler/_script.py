@@ -235,6 +235,7 @@ def record_of(request: SlurmBatchRequest) -> dict[str, object]:
             "replicas": replica.num_replicas,
             "image": replica.image,
             "entrypoint": replica.entrypoint,
+            "elastic": replica.elastic,
         }
         for replica in request.replicas.values()
     ]
@@ -251,6 +252,9 @@ def _step(index: int, replica: SlurmReplicaRequest, het: bool) -> str:
         arguments = [a for a in arguments if not a.startswith("--container-mounts=")]
         mounts = ' --container-mounts="$PWD:$PWD"' + (shlex.quote(f",{given}") if given else "")
     options = shlex.join(arguments) + mounts
+    if replica.elastic:
+        hosts = f'"$torchx_dir/hosts-$TORCHX_ATTEMPT-{index}"'
+        options = f'--ntasks="$(grep -c . {hosts})" --ntasks-per-node=1 {options}'
     program = _task(index, replica)
     end = _delimiter(program, f"TORCHX_ROLE_{index}")
     return (

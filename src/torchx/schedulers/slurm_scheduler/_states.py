@@ -9,7 +9,7 @@ from typing import Any
 from torchx.schedulers.api import DescribeAppResponse
 from torchx.specs.api import NONE, AppState, ReplicaStatus, Resource, Role, RoleStatus, is_terminal
 
-from ._index import Progress
+from ._index import Progress, RoleNote
 
 SLURM_STATES: Mapping[str, AppState] = {
     "BOOT_FAIL": AppState.FAILED,
@@ -140,8 +140,8 @@ class Shown:
     app_id: str
     native: NativeJob | None
     progress: Progress | None = None
-    roles: "list[tuple[str, int, str, str]]" = field(default_factory=list)
-    """Name, number of replicas, image and entrypoint; empty if there is no record."""
+    roles: list[RoleNote] = field(default_factory=list)
+    """Empty if there is no record."""
 
 
 def response(shown: Shown) -> DescribeAppResponse:
@@ -175,9 +175,11 @@ def _roles(shown: Shown) -> list[Role]:
         resources[component.role] = component.resource
     if shown.roles:
         found = []
-        for name, count, image, entrypoint in shown.roles:
-            role = Role(name, image, num_replicas=count, entrypoint=entrypoint)
-            by_component = resources.get(name.replace("/", "_"))
+        for index, note in enumerate(shown.roles):
+            hosts = shown.progress.hosts.get(index) if shown.progress else None
+            count = len(hosts) if note.elastic and hosts else note.replicas
+            role = Role(note.name, note.image, num_replicas=count, entrypoint=note.entrypoint)
+            by_component = resources.get(_safe(note.name))
             if by_component is not None:
                 role.resource = by_component
             found.append(role)

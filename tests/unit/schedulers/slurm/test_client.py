@@ -344,14 +344,15 @@ def test_a_refused_cancel_is_told(fake_slurm, scheduler):
         scheduler.cancel("12")
 
 
-def test_the_list_is_one_call(fake_slurm, scheduler):
+def test_the_list_is_one_call_of_each(fake_slurm, scheduler):
+    fake_slurm.answer("squeue", samples.squeue())
     line = "sbatch --parsable /t/torchx-sbatch.sh torchx:tok:train"
     fake_slurm.answer(
         "sacct", f"JobID|State|SubmitLine|JobName\n7|RUNNING|{line}|w-0\n8|RUNNING|x|b-0\n"
     )
     rows = scheduler.list()
     assert [(r.app_id, r.name, r.state) for r in rows] == [("7", "train", AppState.RUNNING)]
-    (call,) = fake_slurm.calls()
+    call, _ = fake_slurm.calls()
     assert f"--user={os.getuid()}" in call
     assert "--starttime=now-14days" in call
 

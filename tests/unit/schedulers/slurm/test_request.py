@@ -124,7 +124,7 @@ def test_a_range_of_replicas_is_a_range_of_nodes():
         ((24, 11), {}, {"gpus-per-node": "8"}),
         ((25, 5), {}, {"gpus-per-node": "8"}),
         ((24, 5), {}, {"gpus-per-task": "8", "ntasks": "2"}),
-        ((22, 5), {"min_replicas": 1}, {"gpus-per-node": "8"}),
+        ((22, 5), {"min_replicas": 1}, {"ntasks": "2", "gpus-per-node": "8"}),
     ],
 )
 def test_gpus_are_asked_for_as_the_version_wants(fake_slurm, version, more, expected):
