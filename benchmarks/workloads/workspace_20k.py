@@ -3,7 +3,6 @@
 import contextlib
 import logging
 import os
-import random
 import shutil
 import time
 from collections.abc import Iterator
@@ -11,30 +10,14 @@ from pathlib import Path
 
 import fsspec
 from _shared import report
+from _tree import SENT, make_tree
 
 from torchx.specs import Role
 from torchx.workspace import walk_workspace
 from torchx.workspace.dir_workspace import _copy_to_dir
 from torchx.workspace.docker_workspace import DockerWorkspaceMixin, _build_context
 
-SENT, IGNORED = 18_000, 2_000
-RULES = "data\nlogs\n*.tmp\nbuild/*\n.venv\n"  # they mean the same in all releases
 BASE = "torchx-bench/base:1"
-
-
-def make_tree(root: Path) -> None:
-    """Files of 0.1 to 8 KB in 180 folders, and ignored ones in 20."""
-    choose = random.Random(0)
-    for number in range(SENT + IGNORED):
-        sent = number < SENT
-        folder = root / (
-            f"src/pkg{number % 18}/mod{number % 180}" if sent else f"data/{number % 20}"
-        )
-        if number < 180 or not sent:
-            folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"file{number}.py").write_bytes(choose.randbytes(choose.randint(100, 8000)))
-    for name in (".torchxignore", ".dockerignore"):
-        (root / name).write_text(RULES)
 
 
 @contextlib.contextmanager
