@@ -283,6 +283,7 @@ def test_options_are_declared():
     opts = dict(DockerWorkspaceMixin().workspace_opts())
     assert {n: (o.opt_type, o.default) for n, o in opts.items()} == {
         "image_repo": (str, None),
+        "image_builder": (str, "auto"),
         "quiet": (bool, False),
     }
 
