@@ -32,6 +32,7 @@ _Build = Callable[[str, "Workspace | str", list[Entry], Mapping[str, CfgVal]], s
 
 _AUTO, _DOCKER, _REGISTRY = "auto", "docker", "registry"
 _LOCAL_ID = "sha256:"
+_MOST_BYTES_IN_MEMORY = 256 << 20
 _PART = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
 _HOST = r"(?:[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*|\[[0-9a-fA-F:]+\])(?::[0-9]+)?"
 _REPOSITORY = re.compile(rf"(?:{_HOST}/)?{_PART}(?:/{_PART})*")
@@ -384,16 +385,18 @@ def _image_repo(cfg: Mapping[str, CfgVal]) -> str | None:
 
 
 def _build_context(img: str, workspace: str) -> IO[bytes]:
-    """A temporary file with the build context of a workspace, at its start."""
+    """A temporary file, in memory if it is not large, with the build context of a workspace."""
     import tempfile
 
     from torchx.workspace._tar import write
 
-    context = tempfile.TemporaryFile()  # noqa: SIM115  # the caller closes it
+    # the caller closes it
+    context: Any = tempfile.SpooledTemporaryFile(max_size=_MOST_BYTES_IN_MEMORY)  # noqa: SIM115
     try:
         write(with_dockerfile(scan(workspace)), context)
     except BaseException:
         context.close()
         raise
     context.seek(0)
-    return context
+    opened: IO[bytes] = context
+    return opened
