@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from torchx.errors import BackendUnavailable
 from torchx.schedulers.api import LogBlock, Stream
 
-from ._client import Daemon, DockerRefused, as_seconds, errors_of, repeated
+from ._client import Daemon, DockerRefused, EventCursor, as_seconds, errors_of, repeated
 
 if TYPE_CHECKING:
     from queue import SimpleQueue
@@ -235,7 +235,8 @@ class Follower:
             wait_s = _RESTART_S
             if self._query.until_ns is not None:
                 wait_s = min(wait_s, max(0.0, (self._query.until_ns - time.time_ns()) / 1e9))
-            self._daemon.next_event({"container": self.source.container_id}, since_ns, wait_s)
+            filters = {"container": self.source.container_id}
+            self._daemon.wait_for_event(filters, EventCursor(since_ns), wait_s)
 
 
 def _open(daemon: Daemon, source: Source, query: Query, follow: bool) -> Any:

@@ -65,8 +65,8 @@ class DockerScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         super().__init__("docker", session_name, docker_client=docker_client)
         self._given_client = docker_client
         self._own_client: Any = None
-        self._seen_ns: dict[str, int] = {}
-        """Time behind the last event of an app that was waited for, so that none is missed."""
+        self._events: dict[str, _client.EventCursor] = {}
+        """What is known by app, so that no event is missed between two waits."""
         self._retried: dict[str, bool] = {}
         """By container of replica 0: whether its role has retries, which does not change."""
 
@@ -119,9 +119,10 @@ class DockerScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         daemon = self._daemon()
         containers = daemon.containers(app_id)
         if not containers:
-            self._seen_ns.pop(app_id, None)
+            self._events.pop(app_id, None)
             return None
-        self._seen_ns.setdefault(app_id, looked_ns - _LIST_LAG_NS)
+        if app_id not in self._events:
+            self._events[app_id] = _client.EventCursor(looked_ns - _client.EVENT_LAG_NS)
         roles = _states.by_role(containers)
         details = self._details(daemon, roles)
         cancelled = _cancelled(daemon, app_id, containers)
@@ -178,11 +179,9 @@ class DockerScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
 
     def wait_for_change(self, app_id: str, timeout_s: float) -> None:
         """Returns as soon as something happened to a container, at the latest after the time."""
-        since_ns = self._seen_ns.get(app_id, time.time_ns())
+        cursor = self._events.setdefault(app_id, _client.EventCursor(time.time_ns()))
         filters = {"label": f"{LABEL_APP_ID}={app_id}"}
-        happened_ns = self._daemon().next_event(filters, since_ns, timeout_s)
-        if happened_ns is not None:
-            self._seen_ns[app_id] = happened_ns + 1
+        self._daemon().wait_for_event(filters, cursor, timeout_s)
 
     # -- ending -----------------------------------------------------------------------------
 
@@ -333,10 +332,6 @@ class DockerScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
             code = container.wait(timeout=10)["StatusCode"]
             return AppState.SUCCEEDED if code == 0 else AppState.FAILED
         return _states.CONTAINER_STATE.get(container.status, AppState.UNKNOWN)
-
-
-_LIST_LAG_NS = 2_000_000_000
-"""How long the daemon's list of containers may be behind its events."""
 
 
 class LogsNotFound(InvalidInput, RuntimeError):
