@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from tests.docker_engine import needs_docker
+from tests.docker_engine import needs_docker, skip_without_docker
 from torchx.errors import JobStartError
 from torchx.schedulers.docker_scheduler import (
     LABEL_APP_ID,
@@ -20,6 +20,7 @@ from torchx.schedulers.docker_scheduler import (
 )
 from torchx.specs import AppDef, AppState, Resource, RetryPolicy, Role, macros
 
+skip_without_docker()
 pytestmark = needs_docker
 
 
@@ -169,6 +170,16 @@ def test_a_signal_is_explained(apps):
     assert "signal 11 (SIGSEGV" in found.msg
     (replica,) = found.roles_statuses[0].replicas
     assert json.loads(replica.structured_error_msg)["errorCode"] == 139
+
+
+def test_the_traceback_of_the_cause_is_told(apps):
+    victim = "import time; time.sleep(1); raise ConnectionError('Connection reset by peer')"
+    cause = "import time; time.sleep(2); raise KeyError('the cause')"
+    _, found = apps.run(apps.python(victim, name="victim"), apps.python(cause, name="cause"))
+    error = json.loads(found.structured_error_msg)["message"]
+    assert error["message"] == "KeyError: 'the cause'"
+    assert error["extraInfo"]["py_callstack"].startswith("Traceback (most recent call last):")
+    assert found.msg == "replica victim/0 exited with code 1"
 
 
 def test_the_first_failure_is_the_one_that_is_told(apps):

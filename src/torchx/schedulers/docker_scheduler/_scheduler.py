@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from torchx.errors import InvalidInput, UnsupportedRequest
+from torchx.schedulers._tracebacks import is_consequence
 from torchx.schedulers.api import (
     DescribeAppResponse,
     FailedReplica,
@@ -65,6 +66,7 @@ class DockerScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         super().__init__("docker", session_name, docker_client=docker_client)
         self._given_client = docker_client
         self._own_client: Any = None
+        self._known_daemon: _client.Daemon | None = None
         self._events: dict[str, _client.EventCursor] = {}
         """What is known by app, so that no event is missed between two waits."""
         self._retried: dict[str, bool] = {}
@@ -79,7 +81,10 @@ class DockerScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         return self._own_client
 
     def _daemon(self) -> _client.Daemon:
-        return _client.Daemon(self._docker_client)
+        client = self._docker_client
+        if self._known_daemon is None or self._known_daemon.client is not client:
+            self._known_daemon = _client.Daemon(client)
+        return self._known_daemon
 
     # -- requests ---------------------------------------------------------------------------
 
@@ -131,7 +136,13 @@ class DockerScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
             name = daemon.image_name(image_id)
             if name is not None:
                 images[image_id] = name
-        return _states.build_response(app_id, roles, details, cancelled, images)
+        response = _states.build_response(app_id, roles, details, cancelled, images)
+        if response.state is AppState.FAILED:
+            failed = _failed(roles, details, cancelled)
+            printed = _printed_error(daemon, failed)
+            if printed is not None:
+                response.structured_error_msg = printed
+        return response
 
     def _details(
         self, daemon: _client.Daemon, roles: "Mapping[str, Sequence[_states.Container]]"
@@ -279,13 +290,7 @@ class DockerScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         roles = _states.by_role(containers)
         details = self._details(daemon, roles)
         cancelled = _cancelled(daemon, app_id, containers)
-        failed = [
-            (details[c.id], c)
-            for replicas in roles.values()
-            for c in replicas
-            if c.id in details and _states.container_state(c, cancelled) is AppState.FAILED
-        ]
-        failed.sort(key=lambda item: item[0].finished)
+        failed = _failed(roles, details, cancelled)
         return [
             FailedReplica(
                 role=c.role,
@@ -334,6 +339,10 @@ class DockerScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         return _states.CONTAINER_STATE.get(container.status, AppState.UNKNOWN)
 
 
+_SEARCHED_REPLICAS = 8
+"""In how many failed replicas the cause is looked for."""
+
+
 class LogsNotFound(InvalidInput, RuntimeError):
     """There is no such app, role or replica."""
 
@@ -353,6 +362,38 @@ def _cancelled(
     if all(is_terminal(_states.container_state(c)) or c.status == "created" for c in containers):
         return daemon.cancelled(app_id).get(app_id, frozenset())
     return frozenset()
+
+
+def _failed(
+    roles: "Mapping[str, Sequence[_states.Container]]",
+    details: "Mapping[str, _states.Details]",
+    cancelled: "frozenset[str]",
+) -> "list[tuple[_states.Details, _states.Container]]":
+    """The failed replicas whose records are there, the first failure first."""
+    failed = [
+        (details[c.id], c)
+        for replicas in roles.values()
+        for c in replicas
+        if c.id in details and _states.container_state(c, cancelled) is AppState.FAILED
+    ]
+    failed.sort(key=lambda item: item[0].finished)
+    return failed
+
+
+def _printed_error(
+    daemon: _client.Daemon, failed: "Sequence[tuple[_states.Details, _states.Container]]"
+) -> str | None:
+    """The first traceback that is no consequence of another failure; ``None`` if there is none."""
+    if not failed or failed[0][0].oom_killed:
+        return None
+    found = []
+    for known, c in failed[:_SEARCHED_REPLICAS]:
+        source = _logs.Source(c.id, c.role, c.replica, 0)
+        for traceback in _logs.printed_tracebacks(daemon, source):
+            found.append((known, traceback))
+            if not is_consequence(traceback):
+                return _states.traceback_json(known, traceback)
+    return _states.traceback_json(*found[0]) if found else None
 
 
 def _sources(
