@@ -18,7 +18,7 @@ from torchx.schedulers.docker_scheduler import (
     ensure_network,
     has_docker,
 )
-from torchx.specs import AppDef, AppState, Resource, RetryPolicy, Role, macros
+from torchx.specs import AppDef, AppState, BindMount, Resource, RetryPolicy, Role, macros
 
 skip_without_docker()
 pytestmark = needs_docker
@@ -129,6 +129,25 @@ def test_a_network_that_is_there_is_used(docker_client):
     ensure_network()
     assert len(docker_client.networks.list(names=[f"^{NETWORK}$"])) == 1
     assert has_docker()
+
+
+def test_delete_lets_programs_end_and_then_ends_them(apps, tmp_path):
+    polite = apps.role(
+        "trap 'echo bye > /host/bye; exit' TERM; echo up; while :; do sleep 0.1; done",
+        "polite",
+        mounts=[BindMount(str(tmp_path), "/host")],
+    )
+    deaf = apps.role("trap '' TERM; echo up; while :; do sleep 0.1; done", "deaf", num_replicas=12)
+    app_id = apps.start(polite, deaf)
+    ready = apps.scheduler.log_blocks(app_id, should_tail=True)
+    seen = set()
+    while len(seen) < 13:
+        block = next(ready)
+        seen.add((block.role, block.replica))
+    ready.close()
+    apps.scheduler.delete(app_id)
+    assert (tmp_path / "bye").read_text() == "bye\n"
+    assert apps.containers(app_id) == []
 
 
 # -- states and messages --------------------------------------------------------------------------
@@ -259,8 +278,6 @@ def test_an_image_that_is_not_there_is_told_before_anything_starts(apps):
 
 
 def test_a_bind_mount_of_nothing_is_refused_with_nothing_left(apps):
-    from torchx.specs import BindMount
-
     with pytest.raises(JobStartError, match="/no/such/dir"):
         apps.start(apps.role("true", mounts=[BindMount("/no/such/dir", "/x")]), name="gang-d")
     assert left_of(apps, "gang-d") == []

@@ -27,6 +27,8 @@ _NETWORK_LOCK = "torchx_docker_network_lock"
 _NETWORK_LOCK_S = 10
 _CANCEL_S = 1.0
 """How long a cancel waits to hear that containers have ended."""
+_GRACE_S = 15.0
+"""How long ending by a signal may take: Docker's grace is 10 s."""
 _CONNECT_S = 10.0
 EVENT_LAG_NS = 2_000_000_000
 """How late the daemon may tell of an event, or show its effect in a list."""
@@ -384,11 +386,11 @@ class Daemon:
         with errors_of(f"start container `{name}`"):
             self.api.start(container_id)
 
-    def stop(self, container_id: str, wait_s: float | None = None) -> bool:
+    def stop(self, container_id: str, wait_s: float) -> bool:
         """Has the daemon end a container: its stop signal first, SIGKILL after its grace period.
 
         Args:
-            wait_s: the daemon goes on without us after this time; ``None`` for until it has ended.
+            wait_s: the daemon goes on without us after this time.
 
         Returns:
             Whether there was something to end.
@@ -422,6 +424,14 @@ class Daemon:
             lambda c: self.stop(c.id, wait_s) or c.status == "created", containers
         )
         return any(results)
+
+    def wait_for_end(self, container_id: str) -> None:
+        """Returns when the container has ended, or should have."""
+        try:
+            with errors_of(f"wait for container `{container_id[:12]}`"):
+                self.api.wait(container_id, timeout=_GRACE_S)
+        except (BackendUnavailable, DockerRefused) as err:
+            logger.debug("%s", err)  # it is gone, or is ended by force next
 
     def remove(self, container_id: str) -> None:
         """Removes a container with its own volumes, also one that runs. Gone ones are fine."""

@@ -211,7 +211,8 @@ class DockerScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         """Ends the containers if they run, and removes them, and the network with the last."""
         daemon = self._daemon()
         live = [c for c in daemon.containers(app_id) if not c.ended]
-        _client.in_parallel(lambda c: daemon.stop(c.id), live)
+        daemon.stop_all(live)
+        _client.in_parallel(lambda c: daemon.wait_for_end(c.id), live)
         daemon.remove_all(app_id)
         daemon.unmark_cancelled(app_id)
         daemon.remove_network()
