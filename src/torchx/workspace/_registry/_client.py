@@ -118,6 +118,13 @@ class FileBlob:
             msg = f"the layer `{self.path}` was cut off; build the image again"
             raise BackendUnavailable(msg)
 
+    def is_whole(self) -> bool:
+        """Whether the file is what its digest says."""
+        hasher = hashlib.sha256()
+        for block in self.read_from(0):
+            hasher.update(block)
+        return self.digest == f"sha256:{hasher.hexdigest()}"
+
 
 @dataclass(frozen=True)
 class RemoteBlob:
