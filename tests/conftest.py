@@ -3,6 +3,7 @@
 import itertools
 import os
 import signal
+import sys
 import time
 import uuid
 from collections.abc import Iterator
@@ -34,6 +35,8 @@ def isolated(
     yield
     for number, handler in handlers.items():
         signal.signal(number, handler)
+    if "torchx.plugins" in sys.modules:
+        sys.modules["torchx.plugins"].registry().clear()
 
 
 @pytest.fixture(autouse=True, scope="session")
