@@ -90,6 +90,18 @@ WORKLOADS = [
     script("lines_cli", lines_per_s=Budget(3, "other", at_least=True), broken=NONE, lost=NONE),
     script("line_latency", p50_ms=Budget(10, "value"), p95_ms=Budget(25, "value")),
     script("wait_latency", p50_ms=Budget(20, "value")),
+    Workload(
+        "workspace_20k",
+        ("python", str(SCRIPTS / "workspace_20k.py")),
+        {
+            "walk_s": Budget(1 / 3, "other"),
+            "copy_s": Budget(1 / 8, "other"),
+            "context_s": Budget(1 / 4, "other"),
+            "build_s": Budget(1.25, "other"),  # nearly all of it is the daemon
+            "rebuild_s": Budget(1 / 4, "other"),
+        },
+        most_runs=3,
+    ),
     script("components_500", run_s=TENTH, builtins_s=Budget(1 / 3, "other")),
     script("overlay_10k", seconds=TENTH),
     script("macros_apply", apply_us=TENTH),

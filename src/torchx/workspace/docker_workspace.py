@@ -247,7 +247,10 @@ class DockerWorkspaceMixin(WorkspaceMixin[dict[str, tuple[str, str]]]):
         cfg: Mapping[str, CfgVal],
     ) -> str:
         from torchx.workspace._registry._build import find_base, plan_image
+        from torchx.workspace._registry._reference import parse_repository
 
+        repository = _image_repo(cfg) or ""
+        parse_repository(repository)
         try:
             base = find_base(image)
         except (InvalidInput, UnsupportedRequest) as err:
@@ -257,7 +260,7 @@ class DockerWorkspaceMixin(WorkspaceMixin[dict[str, tuple[str, str]]]):
             return self._build_with_docker(image, workspace, entries, cfg)
         announce(entries, workspace, "packing")
         contents = sorted(with_dockerfile(entries), key=lambda entry: entry.path)
-        plan = plan_image(base, workspace, contents, _image_repo(cfg) or "")
+        plan = plan_image(base, workspace, contents, repository)
         self.__plans[plan.image] = plan
         return plan.image
 
@@ -296,9 +299,10 @@ class DockerWorkspaceMixin(WorkspaceMixin[dict[str, tuple[str, str]]]):
         from torchx.workspace import _built, _docker
 
         client = self._docker_client
+        quiet = bool(cfg.get("quiet"))
         if has_dockerfile(entries):
             if image:
-                _docker.find_or_pull(client, image, required=False)
+                _docker.find_or_pull(client, image, required=False, quiet=quiet)
             return self._send(image, workspace, entries, cfg)
         if not image:
             msg = (
@@ -306,7 +310,7 @@ class DockerWorkspaceMixin(WorkspaceMixin[dict[str, tuple[str, str]]]):
                 f" image, or the workspace a `{TORCHX_DOCKERFILE}`"
             )
             raise InvalidInput(msg)
-        base = _docker.find_or_pull(client, image, required=True)
+        base = _docker.find_or_pull(client, image, required=True, quiet=quiet)
         place = f"{workspace} {image} {client.api.base_url}"
         same = _built.fingerprint(entries, place, str(base), __version__)
         built = _built.recall(place, same) if same else None
@@ -364,9 +368,9 @@ def print_push_events(events: Iterable[Mapping[str, Any]], stream: TextIO | None
     Raises:
         RuntimeError: if an event has an error.
     """
-    from torchx.workspace import _push_events
+    from torchx.workspace import _transfers
 
-    _push_events.show(events, stream or sys.stderr, "push")
+    _transfers.show(events, stream or sys.stderr, "push")
 
 
 def _image_repo(cfg: Mapping[str, CfgVal]) -> str | None:
