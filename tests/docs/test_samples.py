@@ -2,8 +2,8 @@
 
 The blocks of a page run in order. One that begins with ``# file: NAME`` is written to that file; a
 ``pyproject.toml`` is installed, as far as its entry points go. A comment in front of a block may
-say ``needs torch``, or that it is one of the commands that `.ci/run` runs in an environment of its
-own.
+say ``needs torch`` or ``needs slurm``, or that it is one of the commands that `.ci/run` runs in an
+environment of its own.
 """
 
 import importlib.util
@@ -19,10 +19,12 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.slurm_cluster import slurm_cluster, slurm_conf  # noqa: F401 - fixtures
+
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 RUN_BY_CI = ("main command", "test command", "install command")
-MARKS = (*RUN_BY_CI, "needs torch", "")
+MARKS = (*RUN_BY_CI, "needs torch", "needs slurm", "")
 BLOCK = re.compile(
     r"^(?:<!-- (?P<mark>[^\n]*?) -->\n)?```(?P<language>\S+)\n(?P<code>.*?)^```$",
     re.MULTILINE | re.DOTALL,
@@ -40,6 +42,10 @@ class Block(NamedTuple):
     @property
     def needs_torch(self) -> bool:
         return self.mark == "needs torch"
+
+    @property
+    def needs_slurm(self) -> bool:
+        return self.mark == "needs slurm"
 
 
 def blocks(page: Path) -> list[Block]:
@@ -105,7 +111,15 @@ def install(folder: Path, pyproject: str) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=page_id)
 def test_samples_run(page: Path, tmp_path: Path) -> None:
-    run([b for b in blocks(page) if not b.needs_torch], tmp_path)
+    run([b for b in blocks(page) if not b.needs_torch and not b.needs_slurm], tmp_path)
+
+
+@pytest.mark.slurm
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if any(b.needs_slurm for b in blocks(p))], ids=page_id
+)
+def test_samples_with_slurm_run(page: Path, tmp_path: Path, slurm_cluster: str) -> None:  # noqa: F811
+    run([b for b in blocks(page) if b.needs_slurm], tmp_path)
 
 
 @pytest.mark.torch
