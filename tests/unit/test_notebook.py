@@ -24,10 +24,7 @@ def test_the_workspace_is_in_memory() -> None:
 
 def test_a_cell_becomes_a_file(capsys: pytest.CaptureFixture[str]) -> None:
     workspacefile("pkg/hello.py", "print('hi')\n")
-    assert (
-        capsys.readouterr().out
-        == "Added pkg/hello.py to workspace memory://torchx-workspace/\n"
-    )
+    assert capsys.readouterr().out == "Added pkg/hello.py to workspace memory://torchx-workspace/\n"
     workspacefile("pkg/hello.py", "print('later')")
     with fsspec.open("memory://torchx-workspace/pkg/hello.py") as f:
         assert f.read() == b"print('later')"

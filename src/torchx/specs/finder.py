@@ -5,7 +5,6 @@ import importlib
 import inspect
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
@@ -32,7 +31,6 @@ class ComponentNotFoundException(InvalidInput):
     """There is no such component."""
 
 
-@dataclass
 class _Component:
     """A component that was found.
 
@@ -42,11 +40,21 @@ class _Component:
         validation_errors: what is wrong with it, if anything.
     """
 
-    name: str
-    description: str
-    fn_name: str
-    fn: Callable[..., Any]
-    validation_errors: list[str]
+    def __init__(
+        self, name: str, fn_name: str, fn: Callable[..., Any], validation_errors: list[str]
+    ) -> None:
+        self.name = name
+        self.fn_name = fn_name
+        self.fn = fn
+        self.validation_errors = validation_errors
+
+    def __repr__(self) -> str:
+        return f"_Component({self.name!r}, {self.fn!r}, {self.validation_errors!r})"
+
+    @property
+    def description(self) -> str:
+        """What its docstring says first; read when it is asked for, which takes a while."""
+        return get_fn_docstring(self.fn)[0]
 
 
 class ComponentsFinder(abc.ABC):
@@ -149,11 +157,7 @@ def _component(
     validators: list[ComponentFunctionValidator] | None,
 ) -> _Component:
     errors = [message.description for message in validate(path, fn_name, validators)]
-    return _Component(name, _description(fn), fn_name, fn, errors)
-
-
-def _description(fn: Callable[..., Any]) -> str:
-    return get_fn_docstring(fn)[0]
+    return _Component(name, fn_name, fn, errors)
 
 
 class CustomComponentsFinder(ComponentsFinder):
@@ -187,7 +191,7 @@ class CustomComponentsFinder(ComponentsFinder):
             else:
                 fn = _class_component(fn)
         name = f"{self._path}:{self._name}"
-        return [_Component(name, "", self._name, fn, errors)]
+        return [_Component(name, self._name, fn, errors)]
 
     def _load(self) -> tuple[ModuleType, str]:
         """The module, and the path by which its source can be read."""
@@ -408,7 +412,7 @@ def _builtin(name: str, validators: list[ComponentFunctionValidator] | None) -> 
         return None
     if "return" not in fn.__annotations__ or fn.__annotations__["return"].__name__ != "AppDef":
         return None
-    return _Component(name, "", fn_name, fn, [])
+    return _Component(name, fn_name, fn, [])
 
 
 def _custom(name: str, validators: list[ComponentFunctionValidator] | None) -> _Component:

@@ -16,6 +16,7 @@ from torchx.workspace._tree import (
     is_single_file,
     local_path,
     open_entry,
+    read_small,
     scan,
 )
 
@@ -163,15 +164,16 @@ def _make_link(entry: Entry, path: str) -> None:
 
 
 def _copy_files(files: Sequence[Entry], outdir: str) -> None:
+    umask = _umask()
     tasks = [files[i : i + _FILES_PER_TASK] for i in range(0, len(files), _FILES_PER_TASK)]
     if len(tasks) < 2:
         for task in tasks:
-            _copy_some(task, outdir)
+            _copy_some(task, outdir, umask)
         return
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(min(_THREADS, len(tasks))) as pool:
-        running = [pool.submit(_copy_some, task, outdir) for task in tasks]
+        running = [pool.submit(_copy_some, task, outdir, umask) for task in tasks]
         try:
             for future in running:
                 future.result()
@@ -180,31 +182,35 @@ def _copy_files(files: Sequence[Entry], outdir: str) -> None:
             raise
 
 
-def _copy_some(files: Sequence[Entry], outdir: str) -> None:
+def _copy_some(files: Sequence[Entry], outdir: str, umask: int) -> None:
     prefix = os.path.join(outdir, "")
     for entry in files:
         path = prefix + entry.path
         try:
-            _copy_file(entry, path)
+            _copy_file(entry, path, umask)
         except TorchXError:
             raise
         except OSError as err:
             raise _unwritable(path, err) from err
 
 
-def _copy_file(entry: Entry, path: str) -> None:
+def _copy_file(entry: Entry, path: str, umask: int) -> None:
     try:
-        out = os.open(path, _NEW_FILE, 0o600)
+        out = os.open(path, _NEW_FILE, entry.mode)
     except FileExistsError:
         if not _clear(entry, path):
             return
-        out = os.open(path, _NEW_FILE, 0o600)
+        out = os.open(path, _NEW_FILE, entry.mode)
     try:
-        with open_entry(entry) as source:
-            _write_all(entry, source, out)
-        os.fchmod(out, entry.mode)
-        if entry.status is not None:
-            os.utime(out, ns=(entry.status.st_atime_ns, entry.status.st_mtime_ns))
+        status = entry.status
+        if status is None or entry.size > _READ_AT_ONCE_BYTES:
+            _copy_content(entry, out)
+        else:
+            _write_all(read_small(entry), out)
+        if entry.mode & umask:
+            os.fchmod(out, entry.mode)
+        if status is not None:
+            os.utime(out, ns=(status.st_atime_ns, status.st_mtime_ns))
     finally:
         os.close(out)
 
@@ -212,15 +218,29 @@ def _copy_file(entry: Entry, path: str) -> None:
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
 
 
-def _write_all(entry: Entry, source: Any, out: int) -> None:
-    if entry.size > _READ_AT_ONCE_BYTES and entry.status is not None:
-        if _copied_by_kernel(source.fileno(), out):
-            return
-        source.seek(os.lseek(out, 0, os.SEEK_CUR))
-    while data := source.read(_READ_AT_ONCE_BYTES):
-        view = memoryview(data)
-        while view:
-            view = view[os.write(out, view) :]
+def _umask() -> int:
+    """Bits that new files do not get; all of them where it cannot be asked for without a change."""
+    try:
+        with open("/proc/self/status", encoding="ascii", errors="replace") as file:
+            return next(int(line[6:], 8) for line in file if line.startswith("Umask:"))
+    except (OSError, StopIteration, ValueError):
+        return 0o7777
+
+
+def _write_all(data: bytes, out: int) -> None:
+    written = os.write(out, data) if data else 0
+    while written < len(data):
+        written += os.write(out, memoryview(data)[written:])
+
+
+def _copy_content(entry: Entry, out: int) -> None:
+    with open_entry(entry) as source:
+        if entry.status is not None:
+            if _copied_by_kernel(source.fileno(), out):
+                return
+            source.seek(os.lseek(out, 0, os.SEEK_CUR))
+        while data := source.read(1 << 20):
+            _write_all(data, out)
 
 
 def _copied_by_kernel(source: int, out: int) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 from torchx._lazy_logger import get_logger
 from torchx.errors import BackendUnavailable, InvalidInput, TorchXError, UnexpectedReply
-from torchx.workspace import _push_events
+from torchx.workspace import _transfers
 from torchx.workspace._tar import TarStream
 
 logger = get_logger("torchx.workspace.docker_workspace")
@@ -99,10 +99,11 @@ def image_id(client: Any, image: str) -> str | None:
             return None
 
 
-def find_or_pull(client: Any, image: str, *, required: bool) -> str | None:
+def find_or_pull(client: Any, image: str, *, required: bool, quiet: bool = False) -> str | None:
     """Makes sure that the daemon has an image; it is pulled only if it has not.
 
     Args:
+        quiet: do not show the progress of a pull.
         required: whether it is an error that it cannot be had; a warning otherwise.
 
     Returns:
@@ -112,9 +113,9 @@ def find_or_pull(client: Any, image: str, *, required: bool) -> str | None:
     if found is not None:
         return found
     try:
-        _pull(client, image)
+        _pull(client, image, quiet)
         return image_id(client, image)
-    except (InvalidInput, BackendUnavailable, _push_events.TransferFailed) as err:
+    except (InvalidInput, BackendUnavailable, _transfers.TransferFailed) as err:
         if required:
             msg = f"the image `{image}` is not on this machine and cannot be pulled: {err}"
             raise InvalidInput(msg) from err
@@ -122,7 +123,9 @@ def find_or_pull(client: Any, image: str, *, required: bool) -> str | None:
         return None
 
 
-def _pull(client: Any, image: str) -> None:
+def _pull(client: Any, image: str, quiet: bool) -> None:
+    import io
+
     from docker.utils import parse_repository_tag
 
     if image.startswith("sha256:"):
@@ -131,7 +134,7 @@ def _pull(client: Any, image: str) -> None:
     repository, tag = parse_repository_tag(image)
     with translated(f"pull image `{image}`"):
         events = client.api.pull(repository, tag=tag or "latest", stream=True, decode=True)
-        _push_events.show(events, None, "pull")
+        _transfers.show(events, io.StringIO() if quiet else None, "pull")
 
 
 def build(
@@ -236,12 +239,12 @@ def push(client: Any, image: str, repository: str, tag: str) -> str | None:
     for pause_s in (*_PUSH_PAUSES_S, None):
         try:
             return _push_once(client, repository, tag)
-        except (_push_events.TransferFailed, BackendUnavailable) as err:
+        except (_transfers.TransferFailed, BackendUnavailable) as err:
             if pause_s is None or _PERMANENT.search(str(err)):
                 if isinstance(err, BackendUnavailable):
                     raise
                 msg = f"cannot push `{repository}:{tag}`: {err}{_advice(str(err))}"
-                raise _push_events.TransferFailed(msg) from err
+                raise _transfers.TransferFailed(msg) from err
             logger.warning("cannot push `%s:%s`, trying again: %s", repository, tag, err)
             time.sleep(pause_s)
     raise AssertionError  # the last round returns or raises
@@ -259,7 +262,7 @@ def _push_once(client: Any, repository: str, tag: str) -> str | None:
 
     with translated(f"push `{repository}:{tag}`"):
         events = client.images.push(repository, tag=tag, stream=True, decode=True)
-        _push_events.show(watched(events), None, "push")
+        _transfers.show(watched(events), None, "push")
     return digest[-1] if digest else None
 
 

@@ -6,7 +6,7 @@ from typing import BinaryIO
 
 from torchx.errors import TorchXError
 from torchx.workspace._errors import UnreadableWorkspace
-from torchx.workspace._tree import Entry, open_entry
+from torchx.workspace._tree import Entry, open_entry, read_small
 
 CHUNK_BYTES = 1 << 20
 _BLOCK = 512
@@ -84,14 +84,15 @@ def _chunks(entries: Sequence[Entry]) -> Generator[bytes, None, None]:
 
 
 def _whole(entry: Entry) -> bytes:
+    data = read_small(entry) if entry.status is not None else _read(entry)
+    if len(data) < entry.size:
+        raise _changed(entry)
+    return data[: entry.size]
+
+
+def _read(entry: Entry) -> bytes:
     with open_entry(entry) as file:
-        data = file.read(entry.size)
-        while len(data) < entry.size:
-            more = file.read(entry.size - len(data))
-            if not more:
-                raise _changed(entry)
-            data += more
-    return data
+        return file.read()
 
 
 def _large(entry: Entry) -> Iterator[bytes]:

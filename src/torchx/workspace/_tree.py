@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from torchx._lazy_logger import get_logger
 from torchx.errors import InvalidInput
+from torchx.specs._home import home_dir
 from torchx.specs.api import Workspace
 from torchx.workspace import _walk
 from torchx.workspace._errors import WorkspaceNotFound, unreadable
@@ -100,6 +101,8 @@ def scan(
             two projects of which one has a file where the other has a folder.
     """
     projects = workspace.projects if isinstance(workspace, Workspace) else {workspace: ""}
+    if skip_default:
+        leave_out = _but_own_files(leave_out)
     merged: dict[str, Entry] = {}
     leaving: list[Entry] = []
     for source, target in projects.items():
@@ -113,6 +116,15 @@ def scan(
     if leaving:
         _warn_of_links(leaving)
     return sorted(merged.values(), key=_path_of)
+
+
+def _but_own_files(leave_out: Callable[[str], bool] | None) -> Callable[[str], bool]:
+    """Leaves out TorchX's home directory as well, whatever it is called."""
+    try:
+        home = os.path.realpath(home_dir())
+    except InvalidInput:  # there is none
+        home = ""
+    return lambda path: path == home or (leave_out is not None and leave_out(path))
 
 
 def scan_all(root: str, leave_out: Callable[[str], bool]) -> list[Entry]:
@@ -148,6 +160,26 @@ def open_entry(entry: Entry) -> BinaryIO:
         raise unreadable(entry.source, err) from err
 
 
+def read_small(entry: Entry) -> bytes:
+    """The content of a local file as it is now, with as few system calls as there can be.
+
+    Raises:
+        UnreadableWorkspace: if it is gone or cannot be read.
+    """
+    try:
+        file = os.open(entry.source, os.O_RDONLY | _NO_FOLLOW)
+        try:
+            data = os.read(file, entry.size + 1)
+            if len(data) != entry.size:  # it changed, or the system gave a part
+                while more := os.read(file, 1 << 20):
+                    data += more
+            return data
+        finally:
+            os.close(file)
+    except OSError as err:
+        raise unreadable(entry.source, err) from err
+
+
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
@@ -165,7 +197,12 @@ def announce(entries: list[Entry], workspace: Workspace | str, action: str = "se
     """Logs how much goes along, and warns of what is unusually large."""
     files, total = summary(entries)
     logger.info(
-        "%s %s files, %s of workspace `%s`", action, f"{files:,}", size_text(total), workspace
+        "%s %s file%s, %s of workspace `%s`",
+        action,
+        f"{files:,}",
+        "" if files == 1 else "s",
+        size_text(total),
+        workspace,
     )
     if total <= WARN_ABOVE_BYTES:
         return

@@ -3,14 +3,17 @@
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import IO, Any, TextIO
+from typing import IO, TYPE_CHECKING, Any, TextIO
 
 from torchx._lazy_logger import get_logger
-from torchx.errors import InvalidInput
+from torchx.errors import InvalidInput, TorchXError, UnsupportedRequest
 from torchx.specs.api import AppDef, CfgVal, Role, Workspace, runopts
 from torchx.version import __version__
 from torchx.workspace._tree import Entry, announce, scan
 from torchx.workspace.api import WorkspaceMixin
+
+if TYPE_CHECKING:
+    from torchx.workspace._registry._build import Plan
 
 __all__ = ["DEFAULT_DOCKERFILE", "TORCHX_DOCKERFILE", "DockerWorkspaceMixin", "print_push_events"]
 
@@ -27,6 +30,7 @@ logger = get_logger(__name__)
 
 _Build = Callable[[str, "Workspace | str", list[Entry], Mapping[str, CfgVal]], str]
 
+_AUTO, _DOCKER, _REGISTRY = "auto", "docker", "registry"
 _LOCAL_ID = "sha256:"
 _PART = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
 _HOST = r"(?:[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*|\[[0-9a-fA-F:]+\])(?::[0-9]+)?"
@@ -54,11 +58,15 @@ class DockerWorkspaceMixin(WorkspaceMixin[dict[str, tuple[str, str]]]):
 
     LABEL_VERSION: str = "torchx.pytorch.org/version"
 
+    _runs_elsewhere: bool = True
+    """Whether jobs run where images come from a registry, so that there is a push step."""
+
     def __init__(self, *args: Any, docker_client: Any = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.__client = docker_client
         self.__client_is_own = docker_client is None
         self.__pushed: dict[str, str] = {}
+        self.__plans: dict[str, Plan] = {}
 
     @property
     def _docker_client(self) -> Any:
@@ -77,6 +85,14 @@ class DockerWorkspaceMixin(WorkspaceMixin[dict[str, tuple[str, str]]]):
             default=None,
             help="repository that built images are pushed to, such as example.com/team/img; needed"
             " by backends that run elsewhere",
+        )
+        opts.add(
+            "image_builder",
+            type_=str,
+            default=_AUTO,
+            help="`docker`: a Docker daemon builds; `registry`: the workspace is added to the"
+            " image in the registry, without a daemon; `auto`: the second, if `image_repo` is given"
+            f" and the workspace has no {TORCHX_DOCKERFILE}",
         )
         opts.add("quiet", type_=bool, default=False, help="do not log the output of image builds")
         return opts
@@ -113,8 +129,10 @@ class DockerWorkspaceMixin(WorkspaceMixin[dict[str, tuple[str, str]]]):
     ) -> dict[str, tuple[str, str]]:
         """Gives roles the names that their local images will have in ``image_repo``.
 
+        An image that was made without a daemon has its name, by digest, already.
+
         Returns:
-            The local images, each with the repository and tag to push it as.
+            The images to push, each with the repository and tag to push it as.
 
         Raises:
             KeyError: if there is an image to push and no ``image_repo``.
@@ -122,6 +140,9 @@ class DockerWorkspaceMixin(WorkspaceMixin[dict[str, tuple[str, str]]]):
         images: dict[str, tuple[str, str]] = {}
         for role in app.roles:
             if not role.image.startswith(_LOCAL_ID):
+                plan = self._find_plan(role.image)
+                if plan is not None:
+                    images[plan.image] = (plan.repository, plan.tag)
                 continue
             repository = _image_repo(cfg)
             if not repository:
@@ -140,11 +161,15 @@ class DockerWorkspaceMixin(WorkspaceMixin[dict[str, tuple[str, str]]]):
         """Pushes local images; ``pushed_image`` knows their digests afterwards.
 
         Raises:
-            RuntimeError: if the registry refuses, or keeps failing.
+            RuntimeError: if the registry refuses the daemon, or keeps failing.
+            TorchXError: the same for an image that was made without a daemon.
         """
         from torchx.workspace import _docker
 
         for image, (repository, tag) in images_to_push.items():
+            if not image.startswith(_LOCAL_ID):
+                self._push_plan(image)
+                continue
             digest = _docker.push(self._docker_client, image, repository, tag)
             if digest:
                 self.__pushed[f"{repository}:{tag}"] = f"{repository}@{digest}"
@@ -175,8 +200,94 @@ class DockerWorkspaceMixin(WorkspaceMixin[dict[str, tuple[str, str]]]):
     def _choose_builder(
         self, image: str, entries: Sequence[Entry], cfg: Mapping[str, CfgVal]
     ) -> _Build:
-        """What builds: called with image, workspace, entries and cfg it gives the new image."""
+        """What builds: called with image, workspace, entries and cfg it gives the new image.
+
+        Raises:
+            InvalidInput: if what ``image_builder`` names cannot build this.
+        """
+        choice = cfg.get("image_builder") or _AUTO
+        if choice not in (_AUTO, _DOCKER, _REGISTRY):
+            msg = f"`image_builder` is `{choice}`; it can be `auto`, `docker` or `registry`"
+            raise InvalidInput(msg)
+        if choice == _REGISTRY:
+            self._check_registry_can(image, entries, cfg)
+            return self._build_in_registry
+        if (
+            choice == _AUTO
+            and self._runs_elsewhere
+            and _image_repo(cfg)
+            and image
+            and not image.startswith(_LOCAL_ID)
+            and not has_dockerfile(entries)
+        ):
+            return self._build_in_registry
         return self._build_with_docker
+
+    def _check_registry_can(
+        self, image: str, entries: Sequence[Entry], cfg: Mapping[str, CfgVal]
+    ) -> None:
+        if not self._runs_elsewhere:
+            why = "images of this scheduler stay on this machine"
+        elif has_dockerfile(entries):
+            why = f"the workspace has a {TORCHX_DOCKERFILE}, which only a daemon can carry out"
+        elif not image:
+            why = "the role has no image to add the workspace to"
+        elif not _image_repo(cfg):
+            why = "it needs the option `image_repo`: the repository that images are put into"
+        else:
+            return
+        msg = f"`image_builder=registry` is not possible: {why}; change that, or leave it out"
+        raise InvalidInput(msg)
+
+    def _build_in_registry(
+        self,
+        image: str,
+        workspace: Workspace | str,
+        entries: list[Entry],
+        cfg: Mapping[str, CfgVal],
+    ) -> str:
+        from torchx.workspace._registry._build import find_base, plan_image
+        from torchx.workspace._registry._reference import parse_repository
+
+        repository = _image_repo(cfg) or ""
+        parse_repository(repository)
+        try:
+            base = find_base(image)
+        except (InvalidInput, UnsupportedRequest) as err:
+            if cfg.get("image_builder") == _REGISTRY or not self._daemon_has(image):
+                raise
+            logger.info("building with Docker, as the registry cannot be used: %s", err)
+            return self._build_with_docker(image, workspace, entries, cfg)
+        announce(entries, workspace, "packing")
+        contents = sorted(with_dockerfile(entries), key=lambda entry: entry.path)
+        plan = plan_image(base, workspace, contents, repository)
+        self.__plans[plan.image] = plan
+        return plan.image
+
+    def _daemon_has(self, image: str) -> bool:
+        from torchx.workspace import _docker
+
+        try:
+            return _docker.image_id(self._docker_client, image) is not None
+        except (ModuleNotFoundError, TorchXError):
+            return False
+
+    def _find_plan(self, image: str) -> "Plan | None":
+        """The plan of an image that was built, by this or another process, and not pushed yet."""
+        if image in self.__plans or "@" not in image:
+            return self.__plans.get(image)
+        from torchx.workspace._registry._build import find_plan
+
+        return find_plan(image)
+
+    def _push_plan(self, image: str) -> None:
+        from torchx.workspace._registry._build import push_image
+
+        plan = self._find_plan(image)
+        if plan is None:
+            msg = f"what the image `{image}` is made of is not on this machine; build it again"
+            raise InvalidInput(msg)
+        push_image(plan)
 
     def _build_with_docker(
         self,
@@ -188,9 +299,10 @@ class DockerWorkspaceMixin(WorkspaceMixin[dict[str, tuple[str, str]]]):
         from torchx.workspace import _built, _docker
 
         client = self._docker_client
+        quiet = bool(cfg.get("quiet"))
         if has_dockerfile(entries):
             if image:
-                _docker.find_or_pull(client, image, required=False)
+                _docker.find_or_pull(client, image, required=False, quiet=quiet)
             return self._send(image, workspace, entries, cfg)
         if not image:
             msg = (
@@ -198,7 +310,7 @@ class DockerWorkspaceMixin(WorkspaceMixin[dict[str, tuple[str, str]]]):
                 f" image, or the workspace a `{TORCHX_DOCKERFILE}`"
             )
             raise InvalidInput(msg)
-        base = _docker.find_or_pull(client, image, required=True)
+        base = _docker.find_or_pull(client, image, required=True, quiet=quiet)
         place = f"{workspace} {image} {client.api.base_url}"
         same = _built.fingerprint(entries, place, str(base), __version__)
         built = _built.recall(place, same) if same else None
@@ -256,9 +368,9 @@ def print_push_events(events: Iterable[Mapping[str, Any]], stream: TextIO | None
     Raises:
         RuntimeError: if an event has an error.
     """
-    from torchx.workspace import _push_events
+    from torchx.workspace import _transfers
 
-    _push_events.show(events, stream or sys.stderr, "push")
+    _transfers.show(events, stream or sys.stderr, "push")
 
 
 def _image_repo(cfg: Mapping[str, CfgVal]) -> str | None:

@@ -29,8 +29,7 @@ def offered(line: str) -> list[str]:
         "PYTHONPATH": os.pathsep.join(sys.path),
     }
     script = (
-        f"import os; os.dup2({writer}, 8); os.dup2(2, 9)\n"
-        "from torchx.cli.main import main; main()"
+        f"import os; os.dup2({writer}, 8); os.dup2(2, 9)\nfrom torchx.cli.main import main; main()"
     )
     subprocess.run(
         [sys.executable, "-c", script],
@@ -154,9 +153,7 @@ def test_bash_completes_a_word_for_real() -> None:
     bin_dir = Path("bin")
     bin_dir.mkdir()
     launcher = bin_dir / "torchx"
-    launcher.write_text(
-        f"#!/bin/sh\nexec {sys.executable} -m torchx.cli.main \"$@\"\n"
-    )
+    launcher.write_text(f'#!/bin/sh\nexec {sys.executable} -m torchx.cli.main "$@"\n')
     launcher.chmod(0o755)
     script = (
         'eval "$(torchx completion bash)"\n'

@@ -31,9 +31,7 @@ def test_nothing_is_said_to_be_nothing(call: Call, advertise: Callable[..., None
     assert (result.code, result.out) == (0, "no plugins are installed\n")
 
 
-def test_every_kind_and_every_failure_is_shown(
-    call: Call, advertise: Callable[..., None]
-) -> None:
+def test_every_kind_and_every_failure_is_shown(call: Call, advertise: Callable[..., None]) -> None:
     advertise(
         EntryPoint("acme", "torchx.schedulers", lambda s: None),
         EntryPoint("trk", "torchx.tracker", ImportError("no acme_trk")),

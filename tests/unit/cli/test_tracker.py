@@ -82,9 +82,7 @@ def test_sources_and_lineage_are_listed(call: Call) -> None:
     out = call("tracker", "list", "sources", CHILD).out
     assert out.splitlines()[2].split() == [PARENT, "data"]
     lineage = call("tracker", "list", "lineage", PARENT, "--json").out
-    assert json.loads(lineage) == [
-        {"relation": "descendant", "run_id": CHILD, "artifact": "data"}
-    ]
+    assert json.loads(lineage) == [{"relation": "descendant", "run_id": CHILD, "artifact": "data"}]
     only = call("tracker", "list", "lineage", PARENT, "--sources-only", "--json").out
     assert json.loads(only) == []
 

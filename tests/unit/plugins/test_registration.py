@@ -82,13 +82,14 @@ def test_a_named_resource_carries_its_name(module: types.ModuleType) -> None:
     assert made.get_resource_name() == "acme"
     assert made.tags == {resource_tags.RESOURCE_NAME: "acme", resource_tags.IS_FRACTIONAL: False}
     assert not made.is_fractional()
-    assert module.NAMED_RESOURCES == {"acme": module.acme}
+    assert {"acme": module.acme} == module.NAMED_RESOURCES
 
 
 def test_aliases_and_fractions_are_attributes_of_the_module(module: types.ModuleType) -> None:
     define(
         module,
-        "@register.named_resource(name='big', aliases=['b', 'bb'], fractionals=powers_of_two_gpus)\n"
+        "@register.named_resource(\n"
+        "    name='big', aliases=['b', 'bb'], fractionals=powers_of_two_gpus\n)\n"
         "def acme(fractional: float = WHOLE) -> Resource:\n"
         "    return Resource(int(8 * fractional), int(4 * fractional), int(4096 * fractional))\n",
     )
@@ -148,7 +149,9 @@ def test_a_fraction_of_a_function_without_parameter_fails_when_called(
 
 
 def test_a_name_twice_in_a_module_is_refused(module: types.ModuleType) -> None:
-    one = "@register.named_resource(name='x')\ndef {}() -> Resource:\n    return Resource(1, 0, 1)\n"
+    one = (
+        "@register.named_resource(name='x')\ndef {}() -> Resource:\n    return Resource(1, 0, 1)\n"
+    )
     with pytest.raises(ValueError, match="duplicate named resource `x` in module `acme_resources"):
         define(module, one.format("a") + one.format("b"))
 
@@ -156,9 +159,7 @@ def test_a_name_twice_in_a_module_is_refused(module: types.ModuleType) -> None:
 @pytest.mark.parametrize(
     "arguments", ["name='taken'", "aliases=['taken']", "fractionals={0.5: 'taken'}, name='x'"]
 )
-def test_an_attribute_that_exists_is_not_replaced(
-    module: types.ModuleType, arguments: str
-) -> None:
+def test_an_attribute_that_exists_is_not_replaced(module: types.ModuleType, arguments: str) -> None:
     define(module, "taken = 1\nx_taken = 1\n")
     with pytest.raises(AttributeError, match=r"taken.*rename"):
         define(

@@ -109,9 +109,7 @@ def test_names_of_variables_are_one_object() -> None:
     assert tracker_api.ENV_TORCHX_TRACKERS is torchx.settings.ENV_TORCHX_TRACKERS
     assert tracker_api.ENV_TORCHX_JOB_ID is torchx.settings.ENV_TORCHX_JOB_ID
     assert tracker_api.ENV_TORCHX_PARENT_RUN_ID is torchx.settings.ENV_TORCHX_PARENT_RUN_ID
-    assert (
-        session.TORCHX_INTERNAL_SESSION_ID is torchx.settings.ENV_TORCHX_INTERNAL_SESSION_ID
-    )
+    assert session.TORCHX_INTERNAL_SESSION_ID is torchx.settings.ENV_TORCHX_INTERNAL_SESSION_ID
 
 
 def test_the_interface_has_eight_abstract_methods() -> None:
@@ -218,9 +216,7 @@ def test_a_function_of_a_module_is_a_factory(module: types.ModuleType) -> None:
     assert tracker.config == "c"
 
 
-def test_a_module_is_no_factory(
-    module: types.ModuleType, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_module_is_no_factory(module: types.ModuleType, caplog: pytest.LogCaptureFixture) -> None:
     assert list(build_trackers({"acme_trk": "c"})) == []
     assert "`acme_trk` is left out" in caplog.text
 

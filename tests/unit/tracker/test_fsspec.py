@@ -29,7 +29,7 @@ def tracker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[FsspecTr
     assert isinstance(made._files, LocalFiles)
     if request.param == "remote":
         made._files = RemoteFiles(fsspec.filesystem("file"))
-    yield made
+    return made
 
 
 def files(tracker: FsspecTracker) -> dict[str, str]:
@@ -54,8 +54,10 @@ def test_the_layout_is_that_of_the_published_format(tracker: FsspecTracker) -> N
         f"{ENCODED}/artifacts",
         f"{ENCODED}/sources",
     }
-    by_part = {part: [v for k, v in found.items() if f"/{part}/" in k] for part in
-               ("metadata", "artifacts")}
+    by_part = {
+        part: [v for k, v in found.items() if f"/{part}/" in k]
+        for part in ("metadata", "artifacts")
+    }
     assert [json.loads(text) for text in by_part["metadata"]] == [{"metadata": {"lr": 0.1}}]
     assert [json.loads(text) for text in by_part["artifacts"]] == [
         {"name": "m", "path": "~/logs", "metadata": {"k": 1}},
@@ -232,8 +234,7 @@ def test_writers_at_once_lose_nothing(tmp_path: Path) -> None:
     assert len(tracker.metadata("run")) == writers * count
     assert len(tracker.artifacts("run")) == writers * count
     assert len({s.artifact_name for s in tracker.sources("run")}) == writers * count
-    leftovers = [path for path in tmp_path.rglob("*.tmp")]
-    assert leftovers == []
+    assert list(tmp_path.rglob("*.tmp")) == []
 
 
 # -- config -----------------------------------------------------------------------------------
@@ -276,11 +277,14 @@ def test_a_config_makes_a_tracker(tmp_path: Path, prefix: str) -> None:
 @pytest.mark.parametrize(
     ("text", "missing"), [("protocol=file\n", "root_path"), ("", "protocol, root_path")]
 )
-def test_a_config_that_lacks_something_is_refused(
-    tmp_path: Path, text: str, missing: str
-) -> None:
+def test_a_config_that_lacks_something_is_refused(tmp_path: Path, text: str, missing: str) -> None:
     with pytest.raises(ValueError, match=rf"trk\.conf` lacks {missing}"):
         create(config(tmp_path, text))
+
+
+def test_an_unknown_file_system_is_named_with_the_config(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"trk\.conf`: the file system `nope` cannot be used"):
+        create(config(tmp_path, f"protocol=nope\nroot_path={tmp_path}\n"))
 
 
 def test_a_config_is_needed(tmp_path: Path) -> None:

@@ -1,11 +1,15 @@
 """The builder of images, with a daemon that is ours."""
 
+import fcntl
 import gc
 import io
 import json
 import logging
 import os
+import re
+import struct
 import sys
+import termios
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -100,7 +104,7 @@ def test_output_of_a_quiet_build_is_not_logged(daemon, builder, tmp_path: Path, 
     caplog.set_level(logging.INFO)
     build(builder, role(make(tmp_path, "x")), quiet=True)
     assert "Step 1/2" not in caplog.text
-    assert "sending 1 files" in caplog.text
+    assert "sending 1 file" in caplog.text
 
 
 def test_the_workspaces_own_dockerfile_is_used(daemon, builder, tmp_path: Path):
@@ -155,6 +159,8 @@ def test_a_missing_image_is_pulled_once(daemon, builder, tmp_path: Path, capsys)
         build(builder, role(tmp_path, image="host.io:5/new"))
     assert daemon.count("POST /images/create") == 1 + 1 * ("host.io:5/new" not in daemon.images)
     assert "docker pull l1: Pulling\ndocker pull l1: Done\n" in capsys.readouterr().err
+    build(builder, role(tmp_path, image="other"), quiet=True)
+    assert capsys.readouterr().err == ""
 
 
 def test_an_image_that_does_not_exist_is_said_before_anything_is_sent(
@@ -283,6 +289,7 @@ def test_options_are_declared():
     opts = dict(DockerWorkspaceMixin().workspace_opts())
     assert {n: (o.opt_type, o.default) for n, o in opts.items()} == {
         "image_repo": (str, None),
+        "image_builder": (str, "auto"),
         "quiet": (bool, False),
     }
 
@@ -401,6 +408,17 @@ def test_each_layer_has_a_line_on_a_terminal():
         f"\033[2F\033[2K{head}one: Pushing [==>] 2B/2B\033[2E"
         f"{head}tag: digest: sha256:f size: 1\n"
     )
+
+
+def test_a_line_never_wraps():
+    leader, follower = os.openpty()
+    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 10, 40, 0, 0))
+    with open(follower, "w") as out, open(leader, "rb", buffering=0) as screen:
+        long = {"status": "Pushing", "progress": f"[{'=' * 40}>] 1B/2B", "id": "one"}
+        print_push_events([long, {"status": "x" * 99}], out)
+        lines = screen.read(10_000).decode().splitlines()
+    shown = [re.sub(r"\x1b\[\d+m", "", line) for line in lines]
+    assert shown == ["docker push one: Pushing 1B/2B", "docker push " + "x" * 27]
 
 
 def test_states_are_plain_lines_elsewhere(capsys):

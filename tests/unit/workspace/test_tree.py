@@ -88,6 +88,12 @@ def test_what_no_job_needs_is_left_out(tmp_path: Path):
     assert summary(scan(str(tmp_path), skip_default=False))[0] == 9
 
 
+def test_the_home_of_torchx_is_left_out_under_any_name(tmp_path: Path, monkeypatch):
+    make(tmp_path, "f", "state/jobs/1")
+    monkeypatch.setenv("TORCHX_HOME", str(tmp_path / "state"))
+    assert paths(scan(str(tmp_path))) == ["f"]
+
+
 def test_what_is_left_out_goes_along_if_its_name_is_asked_for(tmp_path: Path):
     make(tmp_path, ".git/HEAD", ".git/config", "sub/.git", "v/pyvenv.cfg", "__pycache__/x")
     ignore(tmp_path, ".torchxignore\n!.git/HEAD\n!v\n!*")

@@ -14,6 +14,7 @@ import base64
 import binascii
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from torchx._lazy_logger import get_logger
@@ -44,6 +45,7 @@ class ConfigMissing(InvalidInput, FileNotFoundError):
     """The config file does not exist."""
 
 
+@lru_cache(maxsize=1024)  # a process writes about few runs
 def _encode(text: str) -> str:
     """
     >>> _encode("run1")
@@ -300,4 +302,9 @@ def create(config_file: str | None) -> TrackerBase:
         msg = f"config file `{config_file}` lacks {', '.join(missing)}"
         raise InvalidInput(msg)
     protocol, root = config.pop("protocol"), config.pop("root_path")
-    return FsspecTracker(fsspec.filesystem(protocol, **config), root)
+    try:
+        fs = fsspec.filesystem(protocol, **config)
+    except (ImportError, TypeError, ValueError) as err:
+        msg = f"config file `{config_file}`: the file system `{protocol}` cannot be used: {err}"
+        raise InvalidInput(msg) from err
+    return FsspecTracker(fs, root)

@@ -89,7 +89,11 @@ class _Lines(_Plain):
     def _cut(self, text: str) -> str:
         """A line that wrapped would be two, and all rows above it would be wrong."""
         text = re.sub(r"[\x00-\x1f\x7f]", " ", text)
-        return text if self._room <= 0 else text[: self._room - 1]
+        if self._room <= 0:
+            return text
+        if len(text) >= self._room:  # the numbers say more than the bar in front of them
+            text = re.sub(r" \[[=> ]*\] ?", " ", text)
+        return text[: self._room - 1]
 
 
 def _columns(out: TextIO) -> int:
