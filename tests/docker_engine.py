@@ -2,12 +2,12 @@
 
 import functools
 import importlib.util
-import os
 from typing import Any
 
 import pytest
 
 SCRIPT = "scripts/engines/docker"
+PYTHON_IMAGE = "torchx-test/python"
 MISSING_IMAGE = f"the image is missing, make it with: {SCRIPT} image"
 
 
@@ -16,15 +16,23 @@ def why_not() -> str:
     """Why tests cannot use Docker; empty if they can."""
     if importlib.util.find_spec("docker") is None:
         return "the Python package is missing, install it with: pip install 'torchx[docker]'"
-    import docker
+    from torchx.errors import BackendUnavailable
+    from torchx.schedulers.docker_scheduler._client import connect
 
     try:
-        client = docker.from_env()
-    except docker.errors.DockerException as err:
-        where = os.environ.get("DOCKER_HOST", "the default socket")
-        return f"no Docker daemon answers on {where}, start one with: {SCRIPT} up ({err})"
-    client.close()
-    return ""
+        client = connect()
+    except BackendUnavailable as err:
+        return f"{err} ({SCRIPT} up)"
+    try:
+        return "" if client.images.list(name=PYTHON_IMAGE) else f"{PYTHON_IMAGE}: {MISSING_IMAGE}"
+    finally:
+        client.close()
+
+
+def skip_without_docker() -> None:
+    """Skips a module as a whole, so that its reason is told once."""
+    if why_not():
+        pytest.skip(f"no Docker: {why_not()}", allow_module_level=True)
 
 
 needs_docker = [
@@ -47,7 +55,7 @@ def image_with_init(client: Any) -> str:
 
     As process 1 of a container a shell ignores SIGTERM, and each cancel would take the full grace.
     """
-    base = image_id(client, "torchx-test/python")
+    base = image_id(client, PYTHON_IMAGE)
     tag = "torchx-test/python-init"
     found = [i for i in client.images.list(name=tag) if i.labels.get("base") == base]
     if found:

@@ -248,7 +248,10 @@ class DockerWorkspaceMixin(WorkspaceMixin[dict[str, tuple[str, str]]]):
         cfg: Mapping[str, CfgVal],
     ) -> str:
         from torchx.workspace._registry._build import find_base, plan_image
+        from torchx.workspace._registry._reference import parse_repository
 
+        repository = _image_repo(cfg) or ""
+        parse_repository(repository)
         try:
             base = find_base(image)
         except (InvalidInput, UnsupportedRequest) as err:
@@ -258,7 +261,7 @@ class DockerWorkspaceMixin(WorkspaceMixin[dict[str, tuple[str, str]]]):
             return self._build_with_docker(image, workspace, entries, cfg)
         announce(entries, workspace, "packing")
         contents = sorted(with_dockerfile(entries), key=lambda entry: entry.path)
-        plan = plan_image(base, workspace, contents, _image_repo(cfg) or "")
+        plan = plan_image(base, workspace, contents, repository)
         self.__plans[plan.image] = plan
         return plan.image
 

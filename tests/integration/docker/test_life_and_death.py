@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from tests.docker_engine import needs_docker
+from tests.docker_engine import needs_docker, skip_without_docker
 from torchx.errors import JobStartError
 from torchx.schedulers.docker_scheduler import (
     LABEL_APP_ID,
@@ -18,8 +18,9 @@ from torchx.schedulers.docker_scheduler import (
     ensure_network,
     has_docker,
 )
-from torchx.specs import AppDef, AppState, Resource, RetryPolicy, Role, macros
+from torchx.specs import AppDef, AppState, BindMount, Resource, RetryPolicy, Role, macros
 
+skip_without_docker()
 pytestmark = needs_docker
 
 
@@ -130,6 +131,25 @@ def test_a_network_that_is_there_is_used(docker_client):
     assert has_docker()
 
 
+def test_delete_lets_programs_end_and_then_ends_them(apps, tmp_path):
+    polite = apps.role(
+        "trap 'echo bye > /host/bye; exit' TERM; echo up; while :; do sleep 0.1; done",
+        "polite",
+        mounts=[BindMount(str(tmp_path), "/host")],
+    )
+    deaf = apps.role("trap '' TERM; echo up; while :; do sleep 0.1; done", "deaf", num_replicas=12)
+    app_id = apps.start(polite, deaf)
+    ready = apps.scheduler.log_blocks(app_id, should_tail=True)
+    seen = set()
+    while len(seen) < 13:
+        block = next(ready)
+        seen.add((block.role, block.replica))
+    ready.close()
+    apps.scheduler.delete(app_id)
+    assert (tmp_path / "bye").read_text() == "bye\n"
+    assert apps.containers(app_id) == []
+
+
 # -- states and messages --------------------------------------------------------------------------
 
 
@@ -169,6 +189,16 @@ def test_a_signal_is_explained(apps):
     assert "signal 11 (SIGSEGV" in found.msg
     (replica,) = found.roles_statuses[0].replicas
     assert json.loads(replica.structured_error_msg)["errorCode"] == 139
+
+
+def test_the_traceback_of_the_cause_is_told(apps):
+    victim = "import time; time.sleep(1); raise ConnectionError('Connection reset by peer')"
+    cause = "import time; time.sleep(2); raise KeyError('the cause')"
+    _, found = apps.run(apps.python(victim, name="victim"), apps.python(cause, name="cause"))
+    error = json.loads(found.structured_error_msg)["message"]
+    assert error["message"] == "KeyError: 'the cause'"
+    assert error["extraInfo"]["py_callstack"].startswith("Traceback (most recent call last):")
+    assert found.msg == "replica victim/0 exited with code 1"
 
 
 def test_the_first_failure_is_the_one_that_is_told(apps):
@@ -248,8 +278,6 @@ def test_an_image_that_is_not_there_is_told_before_anything_starts(apps):
 
 
 def test_a_bind_mount_of_nothing_is_refused_with_nothing_left(apps):
-    from torchx.specs import BindMount
-
     with pytest.raises(JobStartError, match="/no/such/dir"):
         apps.start(apps.role("true", mounts=[BindMount("/no/such/dir", "/x")]), name="gang-d")
     assert left_of(apps, "gang-d") == []

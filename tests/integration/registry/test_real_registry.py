@@ -1,5 +1,6 @@
 """Images made in a real registry, and what a real daemon makes of them."""
 
+import contextlib
 import hashlib
 import io
 import os
@@ -203,9 +204,12 @@ class Breaking:
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         for connection in self._sockets:
-            connection.close()
+            with contextlib.suppress(OSError):  # it is closed
+                connection.shutdown(socket.SHUT_RDWR)
         for thread in self._threads:
             thread.join()
+        for connection in self._sockets:
+            connection.close()
 
     def _start(self, target: Any, *args: Any) -> None:
         thread = threading.Thread(target=target, args=args)

@@ -27,7 +27,11 @@ _NETWORK_LOCK = "torchx_docker_network_lock"
 _NETWORK_LOCK_S = 10
 _CANCEL_S = 1.0
 """How long a cancel waits to hear that containers have ended."""
+_GRACE_S = 15.0
+"""How long ending by a signal may take: Docker's grace is 10 s."""
 _CONNECT_S = 10.0
+EVENT_LAG_NS = 2_000_000_000
+"""How late the daemon may tell of an event, or show its effect in a list."""
 _EVENTS = ["start", "die", "destroy", "pause", "unpause"]
 
 T = TypeVar("T")
@@ -180,6 +184,31 @@ def in_parallel(call: Callable[[I], T], items: Sequence[I]) -> list[T]:
     return [future.result() for future in futures]
 
 
+Event = tuple[int, str, str]
+"""Time in nanoseconds by the daemon's clock, container, what happened to it."""
+
+
+class EventCursor:
+    """How far the events of an app are known.
+
+    Args:
+        since_ns: time to begin at, by our clock.
+    """
+
+    def __init__(self, since_ns: int) -> None:
+        self.since_ns = since_ns
+        self.handled: set[Event] = set()
+
+    def move(self, events: Sequence[Event], skew_ns: int) -> None:
+        """Puts events behind the cursor. Others of nearly the same time may still come."""
+        if events:
+            self.handled.update(events)
+            latest_ns = max(event[0] for event in events)
+            self.since_ns = max(self.since_ns, latest_ns - skew_ns - EVENT_LAG_NS)
+            oldest_ns = self.since_ns + skew_ns
+            self.handled = {event for event in self.handled if event[0] >= oldest_ns}
+
+
 class Daemon:
     """The calls that the scheduler makes, in its own words.
 
@@ -261,34 +290,35 @@ class Daemon:
         seconds = there.replace(tzinfo=timezone.utc).timestamp()
         return int(seconds * 1e9) - time.time_ns()
 
-    def next_event(self, filters: Mapping[str, str], since_ns: int, timeout_s: float) -> int | None:
-        """Waits until something happens to containers; what has happened already counts.
+    def wait_for_event(
+        self, filters: Mapping[str, str], cursor: "EventCursor", timeout_s: float
+    ) -> None:
+        """Returns when something happened to containers behind the cursor, and moves that.
 
         Args:
             filters: which containers, in Docker's words.
-            since_ns: when to begin, by our clock.
-
-        Returns:
-            The time of the last event that is known in nanoseconds, by our clock; ``None`` if
-            there was none in time.
+            timeout_s: at the latest after this time.
         """
         skew_ns = self.clock_skew_ns()
+        since_ns = cursor.since_ns + skew_ns
         now_ns = time.time_ns() + skew_ns
         until_ns = now_ns + int(timeout_s * 1e9)
         with errors_of("tell events"):
-            found = self._events(filters, since_ns + skew_ns, now_ns, first=False)
+            found = self._events(filters, since_ns, now_ns, cursor, first=False)
             if not found and until_ns > now_ns:
-                found = self._events(filters, since_ns + skew_ns, until_ns, first=True)
-        if not found:
-            return None
+                found = self._events(filters, since_ns, until_ns, cursor, first=True)
         # the daemon tells of an end before its list does, and holds the container until then
-        ids = dict.fromkeys(str((e.get("Actor") or {}).get("ID") or e.get("id")) for e in found)
-        in_parallel(self.inspect, [*ids])
-        return max(int(event.get("timeNano", 0)) for event in found) - skew_ns
+        in_parallel(self.inspect, [*dict.fromkeys(container_id for _, container_id, _ in found)])
+        cursor.move(found, skew_ns)
 
     def _events(
-        self, filters: Mapping[str, str], since_ns: int, until_ns: int, first: bool
-    ) -> "list[dict[str, Any]]":
+        self,
+        filters: Mapping[str, str],
+        since_ns: int,
+        until_ns: int,
+        cursor: "EventCursor",
+        first: bool,
+    ) -> "list[Event]":
         """Events in a range of the daemon's time, which may reach into the future.
 
         Args:
@@ -302,7 +332,12 @@ class Daemon:
         )
         found = []
         try:
-            for event in events:
+            for told in events:
+                actor = told.get("Actor") or {}
+                container_id = str(actor.get("ID") or told.get("id"))
+                event = (int(told.get("timeNano", 0)), container_id, str(told.get("Action")))
+                if event in cursor.handled:
+                    continue
                 found.append(event)
                 if first:
                     break
@@ -351,11 +386,11 @@ class Daemon:
         with errors_of(f"start container `{name}`"):
             self.api.start(container_id)
 
-    def stop(self, container_id: str, wait_s: float | None = None) -> bool:
+    def stop(self, container_id: str, wait_s: float) -> bool:
         """Has the daemon end a container: its stop signal first, SIGKILL after its grace period.
 
         Args:
-            wait_s: the daemon goes on without us after this time; ``None`` for until it has ended.
+            wait_s: the daemon goes on without us after this time.
 
         Returns:
             Whether there was something to end.
@@ -389,6 +424,14 @@ class Daemon:
             lambda c: self.stop(c.id, wait_s) or c.status == "created", containers
         )
         return any(results)
+
+    def wait_for_end(self, container_id: str) -> None:
+        """Returns when the container has ended, or should have."""
+        try:
+            with errors_of(f"wait for container `{container_id[:12]}`"):
+                self.api.wait(container_id, timeout=_GRACE_S)
+        except (BackendUnavailable, DockerRefused) as err:
+            logger.debug("%s", err)  # it is gone, or is ended by force next
 
     def remove(self, container_id: str) -> None:
         """Removes a container with its own volumes, also one that runs. Gone ones are fine."""

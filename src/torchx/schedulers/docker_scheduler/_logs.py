@@ -6,19 +6,22 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from torchx.errors import BackendUnavailable
+from torchx.schedulers._tracebacks import tracebacks_in
 from torchx.schedulers.api import LogBlock, Stream
 
-from ._client import Daemon, DockerRefused, as_seconds, errors_of, repeated
+from ._client import Daemon, DockerRefused, EventCursor, as_seconds, errors_of, repeated
 
 if TYPE_CHECKING:
     from queue import SimpleQueue
 
 _HEADER_BYTES = 8
 _BLOCK_CHARS = 1 << 16
-_HOLD_S = 0.1
+_HOLD_NS = 100_000_000
 """How long a line of one replica waits for older ones of others, while they are followed."""
 _REOPEN_S = 0.2
 _RESTART_S = 30.0
+_SEARCHED_LINES = 2000
+"""How much of the end of a log is searched for a traceback."""
 _REMEMBERED = 1000
 """Lines whose repetition is noticed: two outputs may be logged in another order than they have."""
 _SOCKET_SLACK_S = 0.5
@@ -235,7 +238,8 @@ class Follower:
             wait_s = _RESTART_S
             if self._query.until_ns is not None:
                 wait_s = min(wait_s, max(0.0, (self._query.until_ns - time.time_ns()) / 1e9))
-            self._daemon.next_event({"container": self.source.container_id}, since_ns, wait_s)
+            filters = {"container": self.source.container_id}
+            self._daemon.wait_for_event(filters, EventCursor(since_ns), wait_s)
 
 
 def _open(daemon: Daemon, source: Source, query: Query, follow: bool) -> Any:
@@ -306,9 +310,10 @@ def follow_merged(daemon: Daemon, sources: Sequence[Source], query: Query) -> It
     held: list[tuple[bytes, int, int, bytes, Source]] = []
     failure: BaseException | None = None
     number = 0
+    skew_ns = daemon.clock_skew_ns()
     try:
         while live or held:
-            timeout = _HOLD_S if held else None
+            timeout = _HOLD_NS / 1e9 if held else None
             try:
                 items = [found.get(timeout=timeout) if live else None]
                 while not found.empty():
@@ -325,7 +330,7 @@ def follow_merged(daemon: Daemon, sources: Sequence[Source], query: Query) -> It
                     continue
                 number += 1
                 heapq.heappush(held, (stamp, source.order, number, text, source))
-            newest = _now_stamp(_HOLD_S) if live and items else b"\xff"
+            newest = _stamp_of(skew_ns - _HOLD_NS) if live and items else b"\xff"
             ready = []
             while held and held[0][0] <= newest:
                 _, _, _, text, source = heapq.heappop(held)
@@ -350,11 +355,11 @@ def _feed(follower: Follower, found: "SimpleQueue[Any]") -> None:
         found.put((follower.source, None, failure))
 
 
-def _now_stamp(ago_s: float) -> bytes:
-    """A time of this machine as Docker writes it."""
+def _stamp_of(ahead_ns: int) -> bytes:
+    """The time that is so far ahead of now, as Docker writes it."""
     from datetime import datetime, timedelta, timezone
 
-    moment = datetime.now(timezone.utc) - timedelta(seconds=ago_s)
+    moment = datetime.now(timezone.utc) + timedelta(microseconds=ahead_ns // 1000)
     return moment.strftime("%Y-%m-%dT%H:%M:%S.%f000Z").encode()
 
 
@@ -413,6 +418,19 @@ def last_lines(daemon: Daemon, source: Source, count: int) -> "list[str]":
         lines = [line for text in found if (line := text.decode("utf-8", "replace").rstrip())]
         if lines:
             return lines[-count:]
+    return []
+
+
+def printed_tracebacks(daemon: Daemon, source: Source) -> "list[str]":
+    """The Python tracebacks near the end of what a replica printed."""
+    for stream in (Stream.STDERR, Stream.STDOUT):
+        try:
+            lines = [text for _, text in read(daemon, source, Query(stream, tail=_SEARCHED_LINES))]
+        except (DockerRefused, BackendUnavailable):
+            return []
+        found = tracebacks_in(b"".join(lines).decode("utf-8", "replace"))
+        if found:
+            return found
     return []
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from torchx.errors import InvalidInput, UnsupportedRequest
+from torchx.schedulers._tracebacks import is_consequence
 from torchx.schedulers.api import (
     DescribeAppResponse,
     FailedReplica,
@@ -65,8 +66,9 @@ class DockerScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         super().__init__("docker", session_name, docker_client=docker_client)
         self._given_client = docker_client
         self._own_client: Any = None
-        self._seen_ns: dict[str, int] = {}
-        """Time behind the last event of an app that was waited for, so that none is missed."""
+        self._known_daemon: _client.Daemon | None = None
+        self._events: dict[str, _client.EventCursor] = {}
+        """What is known by app, so that no event is missed between two waits."""
         self._retried: dict[str, bool] = {}
         """By container of replica 0: whether its role has retries, which does not change."""
 
@@ -79,7 +81,10 @@ class DockerScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         return self._own_client
 
     def _daemon(self) -> _client.Daemon:
-        return _client.Daemon(self._docker_client)
+        client = self._docker_client
+        if self._known_daemon is None or self._known_daemon.client is not client:
+            self._known_daemon = _client.Daemon(client)
+        return self._known_daemon
 
     # -- requests ---------------------------------------------------------------------------
 
@@ -119,9 +124,10 @@ class DockerScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         daemon = self._daemon()
         containers = daemon.containers(app_id)
         if not containers:
-            self._seen_ns.pop(app_id, None)
+            self._events.pop(app_id, None)
             return None
-        self._seen_ns.setdefault(app_id, looked_ns - _LIST_LAG_NS)
+        if app_id not in self._events:
+            self._events[app_id] = _client.EventCursor(looked_ns - _client.EVENT_LAG_NS)
         roles = _states.by_role(containers)
         details = self._details(daemon, roles)
         cancelled = _cancelled(daemon, app_id, containers)
@@ -130,7 +136,13 @@ class DockerScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
             name = daemon.image_name(image_id)
             if name is not None:
                 images[image_id] = name
-        return _states.build_response(app_id, roles, details, cancelled, images)
+        response = _states.build_response(app_id, roles, details, cancelled, images)
+        if response.state is AppState.FAILED:
+            failed = _failed(roles, details, cancelled)
+            printed = _printed_error(daemon, failed)
+            if printed is not None:
+                response.structured_error_msg = printed
+        return response
 
     def _details(
         self, daemon: _client.Daemon, roles: "Mapping[str, Sequence[_states.Container]]"
@@ -178,11 +190,9 @@ class DockerScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
 
     def wait_for_change(self, app_id: str, timeout_s: float) -> None:
         """Returns as soon as something happened to a container, at the latest after the time."""
-        since_ns = self._seen_ns.get(app_id, time.time_ns())
+        cursor = self._events.setdefault(app_id, _client.EventCursor(time.time_ns()))
         filters = {"label": f"{LABEL_APP_ID}={app_id}"}
-        happened_ns = self._daemon().next_event(filters, since_ns, timeout_s)
-        if happened_ns is not None:
-            self._seen_ns[app_id] = happened_ns + 1
+        self._daemon().wait_for_event(filters, cursor, timeout_s)
 
     # -- ending -----------------------------------------------------------------------------
 
@@ -201,7 +211,8 @@ class DockerScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         """Ends the containers if they run, and removes them, and the network with the last."""
         daemon = self._daemon()
         live = [c for c in daemon.containers(app_id) if not c.ended]
-        _client.in_parallel(lambda c: daemon.stop(c.id), live)
+        daemon.stop_all(live)
+        _client.in_parallel(lambda c: daemon.wait_for_end(c.id), live)
         daemon.remove_all(app_id)
         daemon.unmark_cancelled(app_id)
         daemon.remove_network()
@@ -280,13 +291,7 @@ class DockerScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         roles = _states.by_role(containers)
         details = self._details(daemon, roles)
         cancelled = _cancelled(daemon, app_id, containers)
-        failed = [
-            (details[c.id], c)
-            for replicas in roles.values()
-            for c in replicas
-            if c.id in details and _states.container_state(c, cancelled) is AppState.FAILED
-        ]
-        failed.sort(key=lambda item: item[0].finished)
+        failed = _failed(roles, details, cancelled)
         return [
             FailedReplica(
                 role=c.role,
@@ -335,8 +340,8 @@ class DockerScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         return _states.CONTAINER_STATE.get(container.status, AppState.UNKNOWN)
 
 
-_LIST_LAG_NS = 2_000_000_000
-"""How long the daemon's list of containers may be behind its events."""
+_SEARCHED_REPLICAS = 8
+"""In how many failed replicas the cause is looked for."""
 
 
 class LogsNotFound(InvalidInput, RuntimeError):
@@ -358,6 +363,38 @@ def _cancelled(
     if all(is_terminal(_states.container_state(c)) or c.status == "created" for c in containers):
         return daemon.cancelled(app_id).get(app_id, frozenset())
     return frozenset()
+
+
+def _failed(
+    roles: "Mapping[str, Sequence[_states.Container]]",
+    details: "Mapping[str, _states.Details]",
+    cancelled: "frozenset[str]",
+) -> "list[tuple[_states.Details, _states.Container]]":
+    """The failed replicas whose records are there, the first failure first."""
+    failed = [
+        (details[c.id], c)
+        for replicas in roles.values()
+        for c in replicas
+        if c.id in details and _states.container_state(c, cancelled) is AppState.FAILED
+    ]
+    failed.sort(key=lambda item: item[0].finished)
+    return failed
+
+
+def _printed_error(
+    daemon: _client.Daemon, failed: "Sequence[tuple[_states.Details, _states.Container]]"
+) -> str | None:
+    """The first traceback that is no consequence of another failure; ``None`` if there is none."""
+    if not failed or failed[0][0].oom_killed:
+        return None
+    found = []
+    for known, c in failed[:_SEARCHED_REPLICAS]:
+        source = _logs.Source(c.id, c.role, c.replica, 0)
+        for traceback in _logs.printed_tracebacks(daemon, source):
+            found.append((known, traceback))
+            if not is_consequence(traceback):
+                return _states.traceback_json(known, traceback)
+    return _states.traceback_json(*found[0]) if found else None
 
 
 def _sources(

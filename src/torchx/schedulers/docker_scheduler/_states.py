@@ -207,6 +207,16 @@ def failure_json(details: Details) -> str:
     )
 
 
+def traceback_json(details: Details, traceback: str) -> str:
+    """A traceback that a replica printed, in the shape of an error file."""
+    message = {
+        "message": traceback.strip().split("\n")[-1],
+        "errorCode": details.exit_code,
+        "extraInfo": {"py_callstack": traceback, "timestamp": parse_epoch_s(details.finished)},
+    }
+    return json.dumps({"message": message})
+
+
 def build_response(
     app_id: str,
     roles: Mapping[str, Sequence[Container]],

@@ -1,5 +1,6 @@
 """The image that a workspace is added to: its manifest, its configuration, its directories."""
 
+import gzip
 import json
 import os
 import platform as host_platform
@@ -22,7 +23,7 @@ from torchx.workspace._registry._client import (
     Registry,
 )
 from torchx.workspace._registry._http import RefusedByRegistry, Retries
-from torchx.workspace._registry._reference import Reference
+from torchx.workspace._registry._reference import Reference, is_digest
 
 _MAX_CONFIG = 16 << 20
 _CONFIGS = (
@@ -72,7 +73,7 @@ def fetch_base(
     with Registry(reference.repository, retries=retries) as registry:
         manifest = _fetch_manifest(registry, _digest(registry, reference), cache)
         if manifest.media_type in (DOCKER_INDEX, OCI_INDEX):
-            chosen = pick_platform(json.loads(manifest.data), wanted, str(reference))
+            chosen = pick_platform(manifest.data, wanted, str(reference))
             manifest = _fetch_manifest(registry, chosen, cache)
         content = _image_manifest(manifest, str(reference))
         descriptor = content["config"]
@@ -90,24 +91,29 @@ def this_platform() -> str:
     return f"linux/{_ARCHITECTURES.get(machine, machine)}"
 
 
-def pick_platform(index: Mapping[str, Any], wanted: str, image: str) -> str:
+def pick_platform(index: bytes, wanted: str, image: str) -> str:
     """Digest of the manifest for a platform in an index.
 
     Raises:
         InvalidInput: if the index has none; the message lists what it has.
     """
-    offered: list[str] = []
+    try:
+        entries = [
+            (_platform_name(entry.get("platform") or {}), entry["digest"])
+            for entry in json.loads(index).get("manifests") or []
+        ]
+        if not all(is_digest(digest) for _, digest in entries):
+            raise TypeError
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise UnexpectedReply(f"index of {image}", index.decode("utf-8", "replace")) from None
+    entries = [e for e in entries if not e[0].startswith("unknown/")]  # attestations
     for exact in (True, False):
-        for entry in index.get("manifests") or []:
-            name = _platform_name(entry.get("platform") or {})
-            if name.startswith("unknown/"):  # attestations
-                continue
-            offered.append(name)
+        for name, digest in entries:
             if _fits(name, wanted, exact=exact):
-                return str(entry["digest"])
-    names = ", ".join(f"`{name}`" for name in dict.fromkeys(offered)) or "none"
+                return str(digest)
+    names = ", ".join(f"`{name}`" for name in dict.fromkeys(name for name, _ in entries))
     msg = (
-        f"the image `{image}` is not there for the platform `{wanted}`, only for {names};"
+        f"the image `{image}` is not there for the platform `{wanted}`, only for {names or 'none'};"
         " name one of them in DOCKER_DEFAULT_PLATFORM, or choose another image"
     )
     raise InvalidInput(msg)
@@ -136,7 +142,7 @@ def _digest(registry: Registry, reference: Reference) -> str:
     found = registry.find_manifest(reference.version)
     if found is None:
         raise _no_such_image(reference)
-    return found or reference.version
+    return found if is_digest(found) else reference.version
 
 
 def _fetch_manifest(registry: Registry, version: str, cache: Cache) -> Manifest:
@@ -175,7 +181,7 @@ def _image_manifest(manifest: Manifest, image: str) -> dict[str, Any]:
         content: dict[str, Any] = json.loads(manifest.data)
         config_type = content["config"]["mediaType"]
         for descriptor in (content["config"], *content["layers"]):
-            if not (isinstance(descriptor["digest"], str) and isinstance(descriptor["size"], int)):
+            if not (is_digest(descriptor["digest"]) and isinstance(descriptor["size"], int)):
                 raise TypeError
             if not isinstance(descriptor["mediaType"], str):
                 raise TypeError
@@ -194,9 +200,12 @@ def _check_config(config: bytes, image: str) -> None:
         content = json.loads(config)
         layers = content["rootfs"]["diff_ids"]
         settings = content.get("config") or {}
-        if not (isinstance(layers, list) and isinstance(settings, dict)):
+        kinds = [(layers, list), (settings, dict), (settings.get("Env") or [], list)]
+        kinds += [(settings.get("Labels") or {}, dict), (content.get("history") or [], list)]
+        kinds += [(settings.get("WorkingDir") or "", str)]
+        if not all(isinstance(value, kind) for value, kind in kinds):
             raise TypeError
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         raise UnexpectedReply(
             f"configuration of {image}", config.decode("utf-8", "replace")
         ) from None
@@ -310,23 +319,18 @@ class _LayerTree:
 
 def _read_layer(blob: BinaryIO, layer: Mapping[str, Any]) -> _LayerTree:
     """What is in one layer; nothing if this Python does not know its compression."""
-    media_type = layer["mediaType"]
-    mode, stream = "r|gz", blob
-    if media_type.endswith("tar"):
-        mode = "r|"
-    elif media_type.endswith("zstd"):
-        mode, stream = "r|", _zstd_reader(blob)
-        if stream is None:
-            logger.warning(
-                "layer `%s` is compressed with zstd, which this Python cannot read: what it does"
-                " to the image's directories is not known (pip install zstandard)",
-                layer["digest"],
-            )
-            return _LayerTree()
+    stream = _decompressed(blob, layer["mediaType"])
+    if stream is None:
+        logger.warning(
+            "layer `%s` is compressed with zstd, which this Python cannot read: what it does to"
+            " the image's directories is not known (pip install zstandard)",
+            layer["digest"],
+        )
+        return _LayerTree()
     nodes: dict[str, Node] = {}
     removed, emptied = set(), set()
     try:
-        with tarfile.open(fileobj=stream, mode=mode) as tar:  # type: ignore[call-overload] # one of two literals
+        with tarfile.open(fileobj=stream, mode="r|") as tar:
             for member in tar:
                 path = posixpath.normpath(posixpath.join("/", member.name)).lstrip("/")
                 folder, name = posixpath.split(path)
@@ -336,8 +340,8 @@ def _read_layer(blob: BinaryIO, layer: Mapping[str, Any]) -> _LayerTree:
                     removed.add(posixpath.join(folder, name[len(".wh.") :]))
                 else:
                     nodes[path] = _node(member)
-                tar.members.clear()  # it would keep them all
-    except (tarfile.TarError, zlib.error) as err:
+                tar.members.clear()  # type: ignore[attr-defined]  # it would keep them all
+    except (tarfile.TarError, zlib.error, gzip.BadGzipFile, EOFError) as err:
         raise UnexpectedReply(f"layer {layer['digest']}", str(err)) from None
     return _LayerTree(nodes, frozenset(removed), frozenset(emptied))
 
@@ -350,8 +354,12 @@ def _node(member: tarfile.TarInfo) -> Node:
     return Node("file")
 
 
-def _zstd_reader(blob: BinaryIO) -> Any:
-    """A reader of what the blob holds; ``None`` where Python cannot decompress it."""
+def _decompressed(blob: BinaryIO, media_type: str) -> Any:
+    """A reader of the archive; ``None`` where Python cannot decompress it."""
+    if media_type.endswith("tar"):
+        return blob
+    if not media_type.endswith("zstd"):
+        return gzip.GzipFile(fileobj=blob)  # which reads all members; `tarfile` only the first
     import importlib
 
     try:
@@ -359,6 +367,7 @@ def _zstd_reader(blob: BinaryIO) -> Any:
     except ImportError:
         pass
     try:
-        return importlib.import_module("zstandard").ZstdDecompressor().stream_reader(blob)
+        zstandard = importlib.import_module("zstandard")
+        return zstandard.ZstdDecompressor().stream_reader(blob, read_across_frames=True)
     except ImportError:
         return None

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import posixpath
 import stat
 from collections import deque
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from torchx._lazy_logger import get_logger
-from torchx.errors import InvalidInput
+from torchx.errors import BackendUnavailable, InvalidInput
 from torchx.specs.api import Workspace
 from torchx.version import __version__
 from torchx.workspace._registry._base import BaseImage, BaseTree, Node, fetch_base
@@ -26,7 +27,7 @@ from torchx.workspace._registry._client import (
     RemoteBlob,
     digest_of,
 )
-from torchx.workspace._registry._http import Retries
+from torchx.workspace._registry._http import RefusedByRegistry, Retries
 from torchx.workspace._registry._layer import Layer, make_layer
 from torchx.workspace._registry._reference import parse_reference, parse_repository
 from torchx.workspace._tree import Entry, scan, size_text
@@ -324,4 +325,11 @@ def _push_blob(registry: Registry, blob: Blob, mount_from: str | None) -> None:
         logger.info(
             "uploading %s to `%s`: `%s`", size_text(blob.size), registry.repository, blob.digest
         )
-    registry.upload(blob, mount_from)
+    try:
+        registry.upload(blob, mount_from)
+    except RefusedByRegistry:
+        if isinstance(blob, FileBlob) and not blob.is_whole():
+            os.unlink(blob.path)
+            msg = f"the layer `{blob.path}` was damaged and is removed; build the image again"
+            raise BackendUnavailable(msg) from None
+        raise

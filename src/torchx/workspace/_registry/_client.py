@@ -4,8 +4,9 @@ import contextlib
 import hashlib
 import http.client
 import re
+import time
 import urllib.parse
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol, TypeVar, cast
 
@@ -35,6 +36,7 @@ _AT_ONCE = 1 << 20
 _SMALL_CHUNK = 5 << 20
 """Size of the pieces for a registry, or a proxy, that refuses a whole blob at once."""
 _MAX_RESTARTS = 4
+_PROGRESS_S = 5
 
 T = TypeVar("T")
 
@@ -117,6 +119,13 @@ class FileBlob:
         if left:
             msg = f"the layer `{self.path}` was cut off; build the image again"
             raise BackendUnavailable(msg)
+
+    def is_whole(self) -> bool:
+        """Whether the file is what its digest says."""
+        hasher = hashlib.sha256()
+        for block in self.read_from(0):
+            hasher.update(block)
+        return self.digest == f"sha256:{hasher.hexdigest()}"
 
 
 @dataclass(frozen=True)
@@ -395,7 +404,7 @@ class _Upload:
         headers = {"Content-Type": "application/octet-stream"}
         if start or end < size:
             headers["Content-Range"] = f"{start}-{end - 1}"
-        body = Body(end - start, lambda: _first(self._blob.read_from(start), end - start))
+        body = Body(end - start, lambda: self._blocks(start, end))
         request = self._request("PATCH", frozenset({200, 201, 202, 204, 416}), headers, body)
         reply = self._http.request_once(request)
         if reply.status == 416:
@@ -404,6 +413,18 @@ class _Upload:
         self._follow(reply)
         taken = _taken(reply)
         self._offset = end if taken is None or taken < start else taken
+
+    def _blocks(self, start: int, end: int) -> Iterator[bytes]:
+        """The bytes from ``start`` to ``end``; says now and then how far they are sent."""
+        said = time.monotonic()
+        for block in self._blob.read_from(start):
+            yield block[: end - start]
+            start += len(block)
+            if start >= end:
+                return
+            if time.monotonic() - said > _PROGRESS_S:
+                said = time.monotonic()
+                logger.info("%s: %d %% sent", self._doing, 100 * start // self._blob.size)
 
     def _after_refusal(self, err: RefusedByRegistry) -> None:
         if err.status == 413 and (not self._chunk or self._chunk > _SMALL_CHUNK):
@@ -498,12 +519,3 @@ def _taken(reply: Reply) -> int | None:
         return None
     last = int(match[1])
     return last + 1 if last else 0  # registries say `0-0` for nothing
-
-
-def _first(blocks: Iterable[bytes], size: int) -> Iterator[bytes]:
-    """The first ``size`` bytes."""
-    for block in blocks:
-        yield block[:size]
-        size -= len(block)
-        if size <= 0:
-            return

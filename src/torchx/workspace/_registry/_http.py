@@ -27,6 +27,7 @@ BLOCK = 1 << 18
 """Bytes that are read or sent at once."""
 
 _TIMEOUT_S = 60
+_STORE_TIMEOUT_S = 600  # a registry may check and move gigabytes before it answers a PUT
 _MAX_REDIRECTS = 5
 _MAX_ERROR_BODY = 1 << 16
 _TRANSIENT = frozenset({408, 429, 500, 502, 503, 504})
@@ -109,8 +110,7 @@ class Http:
         self.host = host
         self.retries = retries or Retries()
         self._api_host = api_host
-        self._insecure = is_insecure(host)
-        self._scheme = "http" if self._insecure else "https"
+        self._scheme = "http" if is_insecure(host) else "https"
         self._credentials: Credentials | None = None
         self._credentials_known = False
         self._authorizations: dict[tuple[str, ...], str] = {}
@@ -185,7 +185,7 @@ class Http:
         done = False
         try:
             if reply.status not in request.expected:
-                raise self._refused(request, reply, response.read(_MAX_ERROR_BODY))
+                raise self._refused(request, reply, _error_body(response))
             yield reply, response
             done = response.isclosed() or response.length == 0
         finally:
@@ -200,7 +200,7 @@ class Http:
             reply, response, connection = self._followed(request, authorization)
             if reply.status != 401 or 401 in request.expected:
                 break
-            data = response.read(_MAX_ERROR_BODY)
+            data = _error_body(response)
             connection.close()
             if fresh:
                 raise self._refused(request, reply, data)
@@ -220,7 +220,7 @@ class Http:
             location = response.headers.get("Location")
             if response.status not in _REDIRECTS or not location:
                 return reply, response, connection
-            response.read(_MAX_ERROR_BODY)
+            _error_body(response)
             if not response.isclosed():
                 connection.close()
             target = self.absolute(location, url)
@@ -279,16 +279,19 @@ class Http:
         return kept[key], target, kept[key].sock is not None
 
     def _connect(self, parts: urllib.parse.SplitResult) -> http.client.HTTPConnection:
-        host = parts.hostname or ""
+        try:
+            host, port = parts.hostname or "", parts.port
+        except ValueError:  # no port has that number
+            host, port = "", None
         if not host or parts.scheme not in ("http", "https"):
             raise UnexpectedReply(f"registry {self.host}", f"the URL {parts.geturl()}")
         if parts.scheme == "http":
-            return http.client.HTTPConnection(host, parts.port, timeout=_TIMEOUT_S)
+            return http.client.HTTPConnection(host, port, timeout=_TIMEOUT_S)
         context = _tls_context(parts.netloc)
         proxy = urllib.request.getproxies().get("https")
         if proxy and not urllib.request.proxy_bypass(parts.netloc):
             return _through_proxy(proxy, parts, context)
-        return http.client.HTTPSConnection(host, parts.port, timeout=_TIMEOUT_S, context=context)
+        return http.client.HTTPSConnection(host, port, timeout=_TIMEOUT_S, context=context)
 
     def _log_in(self, request: Request, reply: Reply, data: bytes) -> None:
         """Gets what the registry's answer 401 asks for."""
@@ -357,7 +360,7 @@ class Http:
     def _refused(self, request: Request, reply: Reply, data: bytes) -> TorchXError | Interrupted:
         """What an unexpected status means, in the registry's own words."""
         said = _words(reply.status, data)
-        if reply.status == 400 and self._scheme == "http" and b"HTTPS" in data:
+        if self._scheme == "http" and _wants_https(request.method, reply, data):
             self._scheme = "https"
             return Interrupted("it speaks HTTPS", 0)
         if reply.status in _TRANSIENT:
@@ -404,6 +407,9 @@ def _exchange(
     headers: Mapping[str, str],
     body: Body | None,
 ) -> http.client.HTTPResponse:
+    connection.timeout = _STORE_TIMEOUT_S if method == "PUT" else _TIMEOUT_S
+    if connection.sock is not None:
+        connection.sock.settimeout(connection.timeout)
     connection.putrequest(method, target, skip_accept_encoding=True)
     connection.putheader("User-Agent", f"torchx/{__version__}")
     connection.putheader("Accept-Encoding", "identity")
@@ -423,6 +429,20 @@ def _exchange(
             except _DROPPED:
                 raise ConnectionResetError("the connection broke while sending") from None
     return connection.getresponse()
+
+
+def _wants_https(method: str, reply: Reply, data: bytes) -> bool:
+    """Whether a server says that it was spoken to without encryption, and should not be."""
+    no_registry = "Docker-Distribution-Api-Version" not in reply.headers
+    return reply.status == 400 and no_registry and (b"HTTPS" in data or method == "HEAD")
+
+
+def _error_body(response: http.client.HTTPResponse) -> bytes:
+    """What an answer says, as far as it comes."""
+    try:
+        return response.read(_MAX_ERROR_BODY)
+    except _DROPPED:
+        return b""
 
 
 def _without_login(request: Request) -> Request:
@@ -459,8 +479,8 @@ def _retry_after(value: str | None) -> float | None:
     """Seconds that ``Retry-After`` asks for, given as a number or a date."""
     if not value:
         return None
-    with contextlib.suppress(ValueError):
-        return max(0.0, float(value))
+    if re.fullmatch(r"\s*\d{1,9}\s*", value):
+        return float(value)
     import email.utils
 
     with contextlib.suppress(ValueError, TypeError):
@@ -470,7 +490,7 @@ def _retry_after(value: str | None) -> float | None:
 
 def _reason(err: BaseException) -> str:
     if isinstance(err, TimeoutError):
-        return f"it did not answer for {_TIMEOUT_S} s"
+        return "it did not answer in time"
     return f"the connection broke ({str(err) or type(err).__name__})"
 
 
@@ -489,6 +509,9 @@ def _untrusted(host: str, err: ssl.SSLCertVerificationError) -> str:
 def _tls_context(netloc: str) -> ssl.SSLContext:
     """What Docker trusts for this registry: the system's authorities and those in ``certs.d``."""
     context = ssl.create_default_context()
+    if is_insecure(netloc):
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
     for root in _CERTIFICATES:
         folder = os.path.join(os.path.expanduser(root), netloc)
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):

@@ -10,6 +10,7 @@ DOCKER_HUB = "docker.io"
 _HUB_NAMES = ("docker.io", "index.docker.io", "registry-1.docker.io")
 _HUB_API_HOST = "registry-1.docker.io"
 _MAX_NAME = 255
+_MAX_PORT = 65535
 
 # https://github.com/distribution/reference: what Docker itself accepts
 _COMPONENT = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
@@ -103,13 +104,19 @@ def parse_repository(text: str) -> Repository:
     return _repository(text, text)
 
 
+def is_digest(text: object) -> bool:
+    """Whether this is the digest of a blob: a name that is safe in URLs and paths."""
+    return isinstance(text, str) and _DIGEST.fullmatch(text) is not None
+
+
 def _repository(text: str, name: str) -> Repository:
     first, slash, rest = name.partition("/")
     if slash and (first == "localhost" or set(first) & set(".:[") or first.lower() != first):
         host, path = first, rest
     else:
         host, path = DOCKER_HUB, name
-    if not _HOST.fullmatch(host):
+    port = host.rpartition(":")[2]
+    if not _HOST.fullmatch(host) or (port.isdecimal() and int(port) > _MAX_PORT):
         raise InvalidInput(_not_an_image(text, f"`{host}` is not a host or host:port"))
     if host in _HUB_NAMES:
         host = DOCKER_HUB

@@ -26,7 +26,8 @@ class FakeDaemon:
     """Answers with what ``routes`` says: by method and beginning of the path, the first that fits.
 
     An answer is (status, data), a function of (path, query, body) that gives one, or ``None`` for a
-    connection that breaks. ``calls`` holds what was asked.
+    connection that breaks. Bytes are sent as they are, a tuple of bytes in chunks. ``calls`` holds
+    what was asked.
     """
 
     def __init__(self, routes, path=None):
@@ -94,6 +95,13 @@ class FakeDaemon:
             handler.connection.close()
             return
         status, data = answer
+        if isinstance(data, tuple):
+            handler.send_response(status)
+            handler.send_header("Transfer-Encoding", "chunked")
+            handler.end_headers()
+            for chunk in (*data, b""):
+                handler.wfile.write(b"%x\r\n%s\r\n" % (len(chunk), chunk))
+            return
         content = data if isinstance(data, bytes) else json.dumps(data).encode()
         if status == 204:
             content = b""

@@ -1,5 +1,6 @@
 """A daemon that is not there, refuses, breaks connections or has another clock."""
 
+import json
 import socket
 import time
 
@@ -182,11 +183,38 @@ def test_a_network_that_was_removed_meanwhile_is_made_again(connected):
 # -- waiting --------------------------------------------------------------------------------------
 
 
+def test_an_event_that_is_told_late_is_not_missed(connected):
+    now_ns = time.time_ns()
+
+    def die(k: int, at_ns: int) -> bytes:
+        event = {"Action": "die", "timeNano": at_ns, "Actor": {"ID": str(k)}}
+        return json.dumps(event).encode() + b"\n"
+
+    late, early = die(1, now_ns + 1000), die(0, now_ns)
+    answers = [(), (late,), (early, late), (early, late), ()]
+    scheduler, daemon = connected(
+        {
+            LIST: (200, [row("running", "Up 1 second", k) for k in range(2)]),
+            ("GET", "/events"): lambda *_: (200, answers.pop(0)),
+            ("GET", "/containers/"): (200, {"State": {}}),
+        }
+    )
+    scheduler.describe("job-x1")
+    scheduler.wait_for_change("job-x1", 60)  # nothing has happened yet, then the one
+    assert len(answers) == 3
+    scheduler.wait_for_change("job-x1", 60)  # the other had happened before it
+    assert len(answers) == 2
+    scheduler.wait_for_change("job-x1", 0.5)  # both are known
+    assert answers == []
+    # each container is asked for, so that its new state is in the next list
+    assert {"/containers/0/json", "/containers/1/json"} <= set(daemon.made("GET", "/containers/"))
+
+
 def test_waiting_asks_in_the_time_of_a_daemon_with_another_clock(connected):
     ahead_s = 3600
     moment = time.strftime("%Y-%m-%dT%H:%M:%S.000000001Z", time.gmtime(time.time() + ahead_s))
     scheduler, daemon = connected(
-        {("GET", "/info"): (200, {"SystemTime": moment}), ("GET", "/events"): (200, b"")}, tcp=True
+        {("GET", "/info"): (200, {"SystemTime": moment}), ("GET", "/events"): (200, ())}, tcp=True
     )
     before = time.time()
     scheduler.wait_for_change("job-x1", 0.01)

@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import re
+import ssl
 import tarfile
 import threading
 import urllib.parse
@@ -152,14 +153,18 @@ class FakeRegistry:
         assert digest_of(raw) == config["rootfs"]["diff_ids"][-1]
         return tarfile.open(fileobj=io.BytesIO(raw))
 
-    def serve(self) -> Callable[[], None]:
+    def serve(
+        self, address: str = "127.0.0.1", tls: ssl.SSLContext | None = None
+    ) -> Callable[[], None]:
         """Starts to listen on a free port; gives what ends it."""
         state = self
 
         class Handler(_Handler):
             registry = state
 
-        server = _Server(("127.0.0.1", 0), Handler)
+        server = _Server((address, 0), Handler)
+        if tls is not None:
+            server.socket = tls.wrap_socket(server.socket, server_side=True)
         self.host = f"localhost:{server.server_address[1]}"
         thread = threading.Thread(target=server.serve_forever, args=(0.05,))
         thread.start()

@@ -5,6 +5,7 @@ import json
 import logging
 import os
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from torchx.errors import (
 from torchx.version import __version__
 from torchx.workspace._registry._base import this_platform
 from torchx.workspace._registry._build import (
+    Plan,
     append_workspace,
     find_base,
     find_plan,
@@ -214,7 +216,7 @@ def test_an_image_for_several_platforms_is_picked_from(
     ours = registry.add_image(oci=True, layers=[tar_of({"ours": b""})])
     arm = registry.add_image(oci=True, layers=[tar_of({"arm": b""})], architecture="arm64")
     index = index_of(
-        ("sha256:0", "unknown/unknown"), (arm, "linux/arm64/v8"), (ours, this_platform())
+        (digest_of(b""), "unknown/unknown"), (arm, "linux/arm64/v8"), (ours, this_platform())
     )
     registry.add_manifest("team/base", "1", OCI_INDEX, index)
     digest = append(registry, workspace)
@@ -230,7 +232,9 @@ def test_a_platform_that_is_not_there_lists_those_that_are(
     registry: FakeRegistry, workspace: Path
 ) -> None:
     arm = registry.add_image(oci=True)
-    index = index_of((arm, "linux/s390x"), (arm, "windows/amd64"), ("sha256:0", "unknown/unknown"))
+    index = index_of(
+        (arm, "linux/s390x"), (arm, "windows/amd64"), (digest_of(b""), "unknown/unknown")
+    )
     registry.add_manifest("team/base", "1", OCI_INDEX, index)
     with pytest.raises(InvalidInput, match="`linux/s390x`, `windows/amd64`;") as caught:
         append(registry, workspace)
@@ -349,6 +353,79 @@ def test_images_that_only_a_builder_can_build_on_are_refused(
     ):
         with pytest.raises(UnsupportedRequest, match=words):
             append(registry, workspace, f"team/base:{tag}")
+
+
+@pytest.mark.parametrize(
+    "entry", [{"digest": "sha256:../../../x"}, {}, [], {"digest": 1, "platform": []}]
+)
+def test_an_index_that_makes_no_sense_is_refused(
+    registry: FakeRegistry, workspace: Path, entry: Any
+) -> None:
+    registry.add_manifest("team/base", "1", OCI_INDEX, {"manifests": [entry]})
+    with pytest.raises(UnexpectedReply, match="index of"):
+        append(registry, workspace)
+
+
+def test_a_digest_is_never_a_path(registry: FakeRegistry, workspace: Path) -> None:
+    digest = registry.add_image()
+    manifest = json.loads(registry.manifests["team/base", digest][1])
+    manifest["config"]["digest"] = "sha256:../../../../x"
+    registry.add_manifest("team/base", "1", DOCKER_MANIFEST, manifest)
+    with pytest.raises(UnexpectedReply, match="manifest of"):
+        append(registry, workspace)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"rootfs": {}},
+        {"rootfs": {"diff_ids": 1}},
+        {"config": []},
+        {"config": {"Env": "A"}},
+        {"config": {"Labels": ["a"]}},
+        {"config": {"WorkingDir": 1}},
+        {"history": {"a": 1}},
+    ],
+)
+def test_a_configuration_that_makes_no_sense_is_refused(
+    registry: FakeRegistry, workspace: Path, config: dict[str, Any]
+) -> None:
+    settings = config.pop("config", None)
+    registry.add_image(settings=settings, **config)
+    if settings == []:
+        registry.add_image(settings=["x"], **config)  # type: ignore[arg-type]
+    with pytest.raises(UnexpectedReply, match="configuration of"):
+        append(registry, workspace)
+
+
+def test_an_image_made_here_can_be_a_base_again(registry: FakeRegistry, workspace: Path) -> None:
+    """Its layer has many gzip members, of which every one counts."""
+    registry.add_image(settings={"WorkingDir": "/srv/app"})
+    for number in range(300):
+        (workspace / f"f{number}").write_text("x")
+    (workspace / "zz").mkdir(mode=0o711)
+    first = append(registry, workspace)
+    shutil.rmtree(workspace)
+    workspace.mkdir()
+    (workspace / "zz").write_text("x")
+    with pytest.raises(InvalidInput, match="has a directory at `/srv/app/zz`"):
+        append(registry, workspace, f"team/out@{first}")
+
+
+def test_a_damaged_layer_is_not_used_again(registry: FakeRegistry, workspace: Path) -> None:
+    registry.add_image()
+    out = f"{registry.host}/team/out"
+    base = find_base(f"{registry.host}/team/base:1", AT_ONCE)
+    later_ns = time.time_ns() + 10_000_000_000
+
+    def plan() -> Plan:
+        return plan_image(base, str(workspace), scan(str(workspace)), out, AT_ONCE, later_ns)
+
+    layer = plan().layer
+    Path(layer.path).write_bytes(bytes(layer.size))
+    with pytest.raises(BackendUnavailable, match="damaged and is removed"):
+        push_image(plan(), AT_ONCE)
+    push_image(plan(), AT_ONCE)
 
 
 @pytest.mark.parametrize("content", [b"{", b"{}", b'{"config": {}, "layers": []}', b"[]", b"null"])

@@ -2,7 +2,10 @@
 
 import io
 import os
+import shutil
 import socket
+import ssl
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -423,3 +426,54 @@ def _all(blob: io.BufferedIOBase) -> bytes:  # type: ignore[type-arg]
     while block := blob.read(1 << 16):
         out += block
     return out
+
+
+def test_a_registry_with_tls_is_found_and_trusted_as_docker_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = socket.gethostname()
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("openssl is not installed, so there is no certificate to test with")
+    try:
+        address = socket.gethostbyname(name)
+    except OSError as err:
+        pytest.skip(f"the name of this machine, {name}, has no address: {err}")
+    subprocess.run(
+        [
+            *(openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"),
+            *("-keyout", "key.pem", "-out", "ca.crt", "-subj", f"/CN={name}"),
+            *("-addext", f"subjectAltName=DNS:{name}"),
+        ],
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
+    )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "ca.crt", tmp_path / "key.pem")
+    fake = FakeRegistry()
+    stop = fake.serve(address, context)
+    try:
+        fake.host = fake.host.replace("localhost", name)
+        digest = fake.add_image("team/out")
+        with connect(fake) as client, pytest.raises(BackendUnavailable, match="not trusted"):
+            client.find_manifest("1")
+        trusted = Path(os.environ["HOME"]) / ".config/docker/certs.d" / fake.host
+        trusted.mkdir(parents=True)
+        shutil.copy(tmp_path / "ca.crt", trusted)
+        with connect(fake) as client:
+            assert client.find_manifest("1") == digest
+        (trusted / "ca.crt").write_text("no certificate")
+        with connect(fake) as client, pytest.raises(InvalidInput, match=r"ca\.crt"):
+            client.find_manifest("1")
+    finally:
+        stop()
+
+
+@pytest.mark.parametrize("method", ["HEAD", "GET"])
+def test_a_registry_on_this_machine_may_speak_https(registry: FakeRegistry, method: str) -> None:
+    body = b"Client sent an HTTP request to an HTTPS server."
+    registry.faults.append(Fault(method, "manifests", 400, body=body))
+    with connect(registry) as client, pytest.raises(BackendUnavailable, match="connection broke"):
+        (client.find_manifest if method == "HEAD" else client.get_manifest)("1")
+    assert len(registry.requests) == 1  # this one only says that it does

@@ -41,6 +41,7 @@ def test_an_image_has_the_defaults_of_docker(
         *("", " ", "A", "a b", "a:", "a:b c", "a:-x", "a@sha256:12", "a@", "/a", "a/", "a//b"),
         *("h.io/", "h.io/A", "h.io:x/a", "https://h.io/a", "a:1:2", "a/../b", "a\nb", "é/x"),
         "h.io/" + "a" * 260,
+        "h.io:65536/a",
         "a:" + "t" * 129,
     ],
 )
