@@ -19,7 +19,11 @@ def engine(*arguments: str) -> None:
 
 
 def _environ() -> dict[str, str]:
-    return {**os.environ, "TORCHX_TEST_SLURM_DIR": str(FOLDER)}
+    """Without the marks of the test run: the daemons stay when it is over."""
+    env = {**os.environ, "TORCHX_TEST_SLURM_DIR": str(FOLDER)}
+    for name in ("TEST_RUN_ID", "PYTEST_CURRENT_TEST"):
+        env.pop(name, None)
+    return env
 
 
 @pytest.fixture(scope="session")

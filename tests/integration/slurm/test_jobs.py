@@ -101,7 +101,7 @@ def test_a_job_that_waits_can_be_cancelled(cluster: Cluster):
 def test_a_running_job_with_two_roles_can_be_cancelled(cluster: Cluster):
     app_id = cluster.start(sh("echo a; sleep 600", name="a"), sh("echo b; sleep 600", name="b"))
     cluster.until(lambda: cluster.lines(app_id, "a") and cluster.lines(app_id, "b"))
-    assert cluster.describe(app_id).state is AppState.RUNNING
+    cluster.until(lambda: cluster.describe(app_id).state is AppState.RUNNING)
     cluster.scheduler.cancel(app_id)
     found = cluster.end(app_id)
     assert found.state is AppState.CANCELLED
@@ -155,7 +155,7 @@ def test_a_job_that_runs_is_followed_and_cancelled_from_elsewhere(
     cluster: Cluster, tmp_path, monkeypatch
 ):
     job_dir = tmp_path / "job dir"
-    app_id = cluster.start(sh("pwd; sleep 600"), job_dir=str(job_dir))
+    app_id = cluster.start(sh("pwd; exec sleep 600"), job_dir=str(job_dir))
     assert (job_dir / "torchx-sbatch.sh").stat().st_mode & 0o77 == 0
     assert Path(".torchxslurmjobdirs").read_text() == f"{app_id} = {job_dir}\n"
     monkeypatch.chdir(tmp_path)

@@ -42,6 +42,8 @@ class Progress:
     """Exit code of the script; ``None`` if it did not come to its end."""
     killed: bool = False
     """Whether the script was asked to end from outside."""
+    done: bool = False
+    """Whether all replicas have ended after that."""
     requeued: bool = False
     errors: frozenset[str] = frozenset()
     times: dict[tuple[int, int], float] = field(default_factory=dict)
@@ -95,7 +97,7 @@ class Progress:
 
 def notes_dir(place: Place, app_id: str) -> str | None:
     """The directory of a job's notes; ``None`` if there is none yet."""
-    base = os.path.join(place.work_dir, RECORD_DIR)
+    base = os.path.join(place.work_dir, f"{RECORD_DIR}{os.getuid()}")
     if place.token:
         path = os.path.join(base, f"{app_id}-{place.token}")
         return path if os.path.isdir(path) else None
@@ -161,6 +163,8 @@ def _note(progress: Progress, kind: str, fields: "list[int]") -> None:
             progress.end = code
         case "killed", []:
             progress.killed = True
+        case "over", []:
+            progress.done = True
         case "requeue", []:
             progress.requeued = True
         case "hosts", [index]:

@@ -14,6 +14,8 @@ LONGEST_PAUSE_S = 1.0
 ASK_AFTER_S = 10.0
 """How long nothing may happen before Slurm is asked whether the job is still there."""
 ASK_AGAIN_MAX_S = 60.0
+LAST_WORDS_S = 5.0
+"""How long a replica that is told to end may be silent and still have something to say."""
 SETTLED_NS = 2_000_000_000
 _SUFFIXES = {
     Stream.STDOUT: ("out",),
@@ -168,28 +170,37 @@ class _Signs:
         self._path: str | None = None
         self._seen: int | None = None
         self._pause_s = SHORTEST_PAUSE_S
-        self._quiet_since = time.monotonic()
+        self._quiet_since = self._last_line = time.monotonic()
         self._ask_after_s = ASK_AFTER_S
         self.latest = 0
         """The latest attempt that has begun."""
         self._finished = False
-        self._over: bool = False
+        self._over = False
         self._killed = False
+        self._done = False
+        self._last_line = time.monotonic()
 
     def attempt_over(self, attempt: int) -> bool:
         """Whether nothing more is written by that attempt."""
-        if self._finished:
-            return True
         self._look()
+        if self._finished and self._written():
+            return True
         if self.latest > attempt or self._over:
             return True
-        if self._killed or time.monotonic() - self._quiet_since > self._ask_after_s:
+        if not self._finished and (
+            self._killed or time.monotonic() - self._quiet_since > self._ask_after_s
+        ):
             self._finished = self._ended()
             self._quiet_since = time.monotonic()
             self._ask_after_s = min(2 * self._ask_after_s, ASK_AGAIN_MAX_S)
             if self._killed:
                 self._pause_s = max(self._pause_s, 0.25)
-        return self._finished
+        return self._finished and self._written()
+
+    def _written(self) -> bool:
+        """Whether replicas that were told to end have done so, or have long been silent."""
+        silent_s = time.monotonic() - self._last_line
+        return self._done or not self._killed or silent_s > LAST_WORDS_S
 
     def wait_for_next(self, attempt: int) -> bool:
         """After the end of an attempt: whether another one has begun, rather than the job ended."""
@@ -218,7 +229,7 @@ class _Signs:
         if progress.attempt > self.latest:
             self.latest = progress.attempt
         self._over = progress.end is not None or progress.requeued
-        self._killed = progress.killed
+        self._killed, self._done = progress.killed, progress.done
         if progress.end is not None:
             self._finished = True
 
@@ -230,7 +241,7 @@ class _Signs:
     def progress(self) -> None:
         """Makes the next pause a short one."""
         self._pause_s = SHORTEST_PAUSE_S
-        self._quiet_since = time.monotonic()
+        self._quiet_since = self._last_line = time.monotonic()
         self._ask_after_s = ASK_AFTER_S
 
 

@@ -14,8 +14,9 @@ from torchx.version import __version__
 
 from ._request import SlurmBatchRequest, SlurmReplicaRequest, quote_macros, safe_name
 
-RECORD_DIR = ".torchx-slurm"
-"""Below the working directory of a job: a directory ``<job id>-<token>`` for each job."""
+RECORD_DIR = ".torchx-slurm-"
+"""In the working directory of a job, and followed by the number of the user, since several may
+share it: holds a directory ``<job id>-<token>`` for each job."""
 MARK = "torchx:"
 """Begins the argument of the script by which jobs of TorchX are known: ``torchx:<token>:<app>``."""
 
@@ -28,7 +29,7 @@ torchx_mark=${{1-}}
 torchx_token=${{torchx_mark#torchx:}}
 torchx_token=${{torchx_token%%:*}}
 export TORCHX_ATTEMPT=${{SLURM_RESTART_COUNT:-0}}
-torchx_dir=$PWD/{record_dir}/${{SLURM_JOB_ID:-0}}-${{torchx_token:-none}}
+torchx_dir=$PWD/{record_dir}$UID/${{SLURM_JOB_ID:-0}}-${{torchx_token:-none}}
 
 # what readers of the logs need to know: roles, hosts, and how replicas end
 torchx_note() {{ {{ true >"$torchx_dir/$1"; }} 2>/dev/null; }}
@@ -54,15 +55,14 @@ torchx_address() {{ # a name under which the network knows a node
 """
 
 _HOSTS = """\
-torchx_hosts "${{SLURM_JOB_NODELIST_HET_GROUP_{index}:-${{SLURM_JOB_NODELIST-}}}}" \
->"$torchx_dir/hosts-$TORCHX_ATTEMPT-{index}"
+torchx_at[{index}]=$(torchx_hosts \
+"${{SLURM_JOB_NODELIST_HET_GROUP_{index}:-${{SLURM_JOB_NODELIST-}}}}")
+echo "${{torchx_at[{index}]}}" >"$torchx_dir/hosts-$TORCHX_ATTEMPT-{index}"
 """
 
 _RANK0 = """\
-read -r torchx_first <"$torchx_dir/hosts-$TORCHX_ATTEMPT-0"
 export TORCHX_RANK0_HOST
-TORCHX_RANK0_HOST=$(torchx_address "${torchx_first:-localhost}")
-unset torchx_first torchx_addr
+TORCHX_RANK0_HOST=$(torchx_address "${torchx_at[0]%%[[:space:]]*}")
 
 torchx_killed=''
 trap 'torchx_killed=1; torchx_note "killed-$TORCHX_ATTEMPT"' TERM
@@ -113,6 +113,8 @@ if [ "$exitcode" != 0 ] && [ -z "$torchx_killed" ] &&
 fi
 if [ -z "$torchx_killed" ]; then
     torchx_note "end-$TORCHX_ATTEMPT-$exitcode"
+else # whether this attempt was the last one, only Slurm knows
+    torchx_note "over-$TORCHX_ATTEMPT"
 fi
 exit "$exitcode"
 """
@@ -253,8 +255,8 @@ def _step(index: int, replica: SlurmReplicaRequest, het: bool) -> str:
         mounts = ' --container-mounts="$PWD:$PWD"' + (shlex.quote(f",{given}") if given else "")
     options = shlex.join(arguments) + mounts
     if replica.elastic:
-        hosts = f'"$torchx_dir/hosts-$TORCHX_ATTEMPT-{index}"'
-        options = f'--ntasks="$(grep -c . {hosts})" --ntasks-per-node=1 {options}'
+        count = f'$(echo "${{torchx_at[{index}]}}" | grep -c .)'
+        options = f'--ntasks="{count}" --ntasks-per-node=1 {options}'
     program = _task(index, replica)
     end = _delimiter(program, f"TORCHX_ROLE_{index}")
     return (

@@ -241,7 +241,7 @@ def test_without_accounting_the_notes_of_a_job_tell_its_end(
     fake_slurm.answer("sbatch", "9\n")
     app_id = scheduler.submit(APP, {})
     token = fake_slurm.calls("sbatch")[0][-1].split(":")[1]
-    notes = Path(".torchx-slurm") / f"9-{token}"
+    notes = Path(f".torchx-slurm-{os.getuid()}") / f"9-{token}"
     notes.mkdir(parents=True)
     fake_slurm.answer("squeue", err=INVALID, code=1)
     if present:

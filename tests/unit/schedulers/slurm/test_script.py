@@ -217,7 +217,7 @@ def test_a_failure_is_requeued_while_retries_are_left(srun, fake_slurm, restarts
     role = Role("r", "", entrypoint="sh", args=["-c", "exit 7"], max_retries=2)
     run_script(script_of(role), srun, code=7, SLURM_RESTART_COUNT=restarts)
     assert fake_slurm.calls("scontrol") == ([["scontrol", "requeue", "77"]] if requeued else [])
-    (notes,) = (srun / ".torchx-slurm").iterdir()
+    (notes,) = (srun / f".torchx-slurm-{os.getuid()}").iterdir()
     attempt = restarts or "0"
     assert (notes / f"requeue-{attempt}").exists() is requeued
     assert (notes / f"end-{attempt}-7").exists() is not requeued
@@ -227,7 +227,7 @@ def test_a_requeue_that_is_refused_is_the_end_of_the_job(srun, fake_slurm):
     fake_slurm.answer("scontrol", err="no", code=4)
     role = Role("r", "", entrypoint="false", max_retries=2)
     run_script(script_of(role), srun, code=4)
-    (notes,) = (srun / ".torchx-slurm").iterdir()
+    (notes,) = (srun / f".torchx-slurm-{os.getuid()}").iterdir()
     assert (notes / "end-0-4").exists()
 
 
@@ -276,7 +276,7 @@ def test_attempts_have_log_files_of_their_own(srun):
 def test_notes_tell_how_each_replica_ended(srun):
     role = Role("r", "", entrypoint="sh", args=["-c", "exit ${replica_id}"], num_replicas=3)
     run_script(script_of(role), srun, tasks=3, code=2)
-    (notes,) = (srun / ".torchx-slurm").iterdir()
+    (notes,) = (srun / f".torchx-slurm-{os.getuid()}").iterdir()
     assert notes.name == "77-tok"
     assert notes.stat().st_mode & 0o77 == 0
     names = sorted(p.name for p in notes.iterdir())
@@ -299,7 +299,7 @@ def test_an_expression_of_hosts_is_expanded_by_slurm(srun, fake_slurm):
     fake_slurm.answer("scontrol", "localhost\nn2\n")
     run_script(script_of(RANK0), srun, code=0, SLURM_JOB_NODELIST="n[1-2]")
     assert (srun / "slurm-77-r-0.out").read_text() == "localhost\n"
-    (notes,) = (srun / ".torchx-slurm").iterdir()
+    (notes,) = (srun / f".torchx-slurm-{os.getuid()}").iterdir()
     assert (notes / "hosts-0-0").read_text() == "localhost\nn2\n"
 
 
