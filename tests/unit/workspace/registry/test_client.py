@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 
 from torchx.errors import BackendUnavailable, InvalidInput, TorchXError, UnexpectedReply
-from torchx.workspace._registry._client import BytesBlob, FileBlob, Registry, RemoteBlob
-from torchx.workspace._registry._http import Retries, is_insecure
+from torchx.workspace._registry._blobs import BytesBlob, FileBlob, RemoteBlob
+from torchx.workspace._registry._client import Registry
+from torchx.workspace._registry._connection import is_insecure
+from torchx.workspace._registry._http import Retries
 from torchx.workspace._registry._reference import parse_repository
 
 from .conftest import AT_ONCE
