@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any, TextIO
 
 from torchx._lazy_logger import get_logger
-from torchx.errors import InvalidInput, TorchXError, UnsupportedRequest
+from torchx.errors import BackendUnavailable, InvalidInput, TorchXError, UnsupportedRequest
 from torchx.specs.api import AppDef, CfgVal, Role, Workspace, runopts
 from torchx.version import __version__
 from torchx.workspace._tree import Entry, announce, scan
@@ -254,7 +254,7 @@ class DockerWorkspaceMixin(WorkspaceMixin[dict[str, tuple[str, str]]]):
         parse_repository(repository)
         try:
             base = find_base(image)
-        except (InvalidInput, UnsupportedRequest) as err:
+        except (BackendUnavailable, InvalidInput, UnsupportedRequest) as err:
             if cfg.get("image_builder") == _REGISTRY or not self._daemon_has(image):
                 raise
             logger.info("building with Docker, as the registry cannot be used: %s", err)

@@ -20,7 +20,8 @@ from tests.unit.workspace.registry.fake_registry import (
     digest_of,
     tar_of,
 )
-from torchx.workspace._registry._client import BytesBlob, Manifest, Registry
+from torchx.workspace._registry._blobs import BytesBlob
+from torchx.workspace._registry._client import Manifest, Registry
 from torchx.workspace._registry._reference import parse_repository
 
 HOST = f"localhost:{os.environ.get('TORCHX_TEST_REGISTRY_PORT', '5000')}"

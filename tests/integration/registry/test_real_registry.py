@@ -14,9 +14,11 @@ from typing import Any
 
 import pytest
 
+from torchx.errors import InvalidInput
 from torchx.specs.api import AppDef, Role, Workspace
+from torchx.workspace._registry._blobs import BytesBlob
 from torchx.workspace._registry._build import append_workspace
-from torchx.workspace._registry._client import BytesBlob, Registry
+from torchx.workspace._registry._client import Registry
 from torchx.workspace._registry._http import Retries
 from torchx.workspace._registry._reference import parse_repository
 from torchx.workspace.docker_workspace import DockerWorkspaceMixin
@@ -161,6 +163,29 @@ def test_the_code_runs_in_a_container(docker_client: Any, repository: str, works
         for name in (image, f"{repository}:base"):
             docker_client.images.remove(name, force=True)
     assert said == b"ran 1\n"
+
+
+@pytest.mark.docker
+@pytest.mark.registry
+def test_an_image_that_only_the_daemon_has_is_built_on_by_it(
+    docker_client: Any, repository: str, workspace: Path
+) -> None:
+    local = push_image(f"{repository}-pushed", BASE)
+    docker_client.images.pull(local)
+    docker_client.images.get(local).tag(f"{repository}-local", "1")
+    image = built(workspace, f"{repository}-local:1", image_builder="auto", image_repo=repository)
+    try:
+        assert image.startswith("sha256:")
+        with pytest.raises(InvalidInput, match="has no image"):
+            built(
+                workspace,
+                f"{repository}-local:1",
+                image_builder="registry",
+                image_repo=repository,
+            )
+    finally:
+        for name in (image, local, f"{repository}-local:1"):
+            docker_client.images.remove(name, force=True)
 
 
 @pytest.mark.registry

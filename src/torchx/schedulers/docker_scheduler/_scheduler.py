@@ -61,6 +61,7 @@ class DockerScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         mounts=True,
         event_wait=True,
     )
+    _runs_elsewhere = False
 
     def __init__(self, session_name: str, docker_client: Any = None) -> None:
         super().__init__("docker", session_name, docker_client=docker_client)

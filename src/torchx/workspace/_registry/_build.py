@@ -16,17 +16,15 @@ from torchx.errors import BackendUnavailable, InvalidInput
 from torchx.specs.api import Workspace
 from torchx.version import __version__
 from torchx.workspace._registry._base import BaseImage, BaseTree, Node, fetch_base
-from torchx.workspace._registry._cache import Cache
-from torchx.workspace._registry._client import (
-    OCI_MANIFEST,
+from torchx.workspace._registry._blobs import (
     Blob,
     BytesBlob,
     FileBlob,
-    Manifest,
-    Registry,
     RemoteBlob,
     digest_of,
 )
+from torchx.workspace._registry._cache import Cache
+from torchx.workspace._registry._client import OCI_MANIFEST, Manifest, Registry
 from torchx.workspace._registry._http import RefusedByRegistry, Retries
 from torchx.workspace._registry._layer import Layer, make_layer
 from torchx.workspace._registry._reference import parse_reference, parse_repository

@@ -1,10 +1,8 @@
 """HTTP to one registry: connections that stay open, log-in, redirects, retries."""
 
-import base64
 import contextlib
 import http.client
 import json
-import os
 import random
 import re
 import socket
@@ -19,9 +17,9 @@ from typing import Any
 
 from torchx._lazy_logger import get_logger
 from torchx.errors import BackendUnavailable, InvalidInput, TorchXError, UnexpectedReply
-from torchx.settings import ENV_TORCHX_INSECURE_REGISTRIES
 from torchx.version import __version__
 from torchx.workspace._registry._auth import Credentials, find_credentials, parse_challenges
+from torchx.workspace._registry._connection import connect, is_insecure, untrusted
 
 BLOCK = 1 << 18
 """Bytes that are read or sent at once."""
@@ -32,7 +30,6 @@ _MAX_REDIRECTS = 5
 _MAX_ERROR_BODY = 1 << 16
 _TRANSIENT = frozenset({408, 429, 500, 502, 503, 504})
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
-_CERTIFICATES = ("/etc/docker/certs.d", "~/.config/docker/certs.d")
 _DROPPED = (http.client.HTTPException, ConnectionError, TimeoutError, ssl.SSLError)
 
 logger = get_logger(__name__)
@@ -243,7 +240,7 @@ class Http:
             except _DROPPED as err:
                 connection.close()
                 if isinstance(err, ssl.SSLCertVerificationError):
-                    raise BackendUnavailable(_untrusted(self.host, err)) from None
+                    raise BackendUnavailable(untrusted(self.host, err)) from None
                 if reused and method in ("GET", "HEAD"):  # it was closed while idle
                     continue
                 if isinstance(err, ConnectionRefusedError):
@@ -272,26 +269,11 @@ class Http:
         kept = self._local.__dict__.setdefault("kept", {})
         key = (parts.scheme, parts.netloc)
         if key not in kept:
-            kept[key] = self._connect(parts)
+            kept[key] = connect(parts, _TIMEOUT_S)
             with self._lock:
                 self._all.append(kept[key])
         target = urllib.parse.urlunsplit(("", "", parts.path or "/", parts.query, ""))
         return kept[key], target, kept[key].sock is not None
-
-    def _connect(self, parts: urllib.parse.SplitResult) -> http.client.HTTPConnection:
-        try:
-            host, port = parts.hostname or "", parts.port
-        except ValueError:  # no port has that number
-            host, port = "", None
-        if not host or parts.scheme not in ("http", "https"):
-            raise UnexpectedReply(f"registry {self.host}", f"the URL {parts.geturl()}")
-        if parts.scheme == "http":
-            return http.client.HTTPConnection(host, port, timeout=_TIMEOUT_S)
-        context = _tls_context(parts.netloc)
-        proxy = urllib.request.getproxies().get("https")
-        if proxy and not urllib.request.proxy_bypass(parts.netloc):
-            return _through_proxy(proxy, parts, context)
-        return http.client.HTTPSConnection(host, port, timeout=_TIMEOUT_S, context=context)
 
     def _log_in(self, request: Request, reply: Reply, data: bytes) -> None:
         """Gets what the registry's answer 401 asks for."""
@@ -385,19 +367,6 @@ class RefusedByRegistry(InvalidInput):
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
         self.status = status
-
-
-def is_insecure(host: str, env: Mapping[str, str] = os.environ) -> bool:
-    """Whether a registry is spoken to without encryption: this machine, or one the user named.
-
-    >>> is_insecure("localhost:5000"), is_insecure("example.com")
-    (True, False)
-    """
-    name = urllib.parse.urlsplit(f"//{host}").hostname or ""
-    if name in ("localhost", "::1") or re.fullmatch(r"127(\.\d{1,3}){3}", name):
-        return True
-    named = re.split(r"[,;\s]+", env.get(ENV_TORCHX_INSECURE_REGISTRIES, ""))
-    return host in named or name in named
 
 
 def _exchange(
@@ -496,49 +465,3 @@ def _reason(err: BaseException) -> str:
 
 def _unreachable(host: str, why: str) -> str:
     return f"registry `{host}` cannot be reached: {why}; check the name, the network and the proxy"
-
-
-def _untrusted(host: str, err: ssl.SSLCertVerificationError) -> str:
-    return (
-        f"the certificate of registry `{host}` is not trusted: {err.verify_message}; put its CA"
-        f" into {_CERTIFICATES[0]}/{host}/ca.crt; if it speaks plain HTTP, name it in"
-        f" {ENV_TORCHX_INSECURE_REGISTRIES}"
-    )
-
-
-def _tls_context(netloc: str) -> ssl.SSLContext:
-    """What Docker trusts for this registry: the system's authorities and those in ``certs.d``."""
-    context = ssl.create_default_context()
-    if is_insecure(netloc):
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    for root in _CERTIFICATES:
-        folder = os.path.join(os.path.expanduser(root), netloc)
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            for name in sorted(os.listdir(folder)):
-                path = os.path.join(folder, name)
-                try:
-                    if name.endswith(".crt"):
-                        context.load_verify_locations(path)
-                    elif name.endswith(".cert"):
-                        context.load_cert_chain(path, path[: -len("cert")] + "key")
-                except OSError as err:  # that of the ssl module too
-                    raise InvalidInput(f"the certificate `{path}` cannot be used: {err}") from None
-    return context
-
-
-def _through_proxy(
-    proxy: str, parts: urllib.parse.SplitResult, context: ssl.SSLContext
-) -> http.client.HTTPConnection:
-    to = urllib.parse.urlsplit(proxy if "://" in proxy else f"http://{proxy}")
-    if not to.hostname:
-        raise InvalidInput("the proxy in the environment is not a URL: write http://host:port")
-    headers = {}
-    if to.username:
-        pair = f"{urllib.parse.unquote(to.username)}:{urllib.parse.unquote(to.password or '')}"
-        headers["Proxy-Authorization"] = "Basic " + base64.b64encode(pair.encode()).decode()
-    connection = http.client.HTTPSConnection(
-        to.hostname, to.port, timeout=_TIMEOUT_S, context=context
-    )
-    connection.set_tunnel(parts.hostname or "", parts.port or 443, headers)
-    return connection

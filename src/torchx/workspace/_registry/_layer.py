@@ -19,8 +19,8 @@ from typing import BinaryIO
 
 from torchx.errors import InvalidInput
 from torchx.workspace._registry._base import Node
+from torchx.workspace._registry._blobs import FileBlob
 from torchx.workspace._registry._cache import Cache
-from torchx.workspace._registry._client import FileBlob
 from torchx.workspace._tree import Entry, open_entry
 
 _FORMAT = 1

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from torchx.errors import BackendUnavailable, InvalidInput
+from torchx.schedulers.docker_scheduler import create_scheduler
 from torchx.specs.api import AppDef, Role, Workspace
 from torchx.workspace.docker_workspace import DockerWorkspaceMixin
 
@@ -15,10 +16,6 @@ from .fake_registry import FakeRegistry, Fault
 
 class Builder(DockerWorkspaceMixin):
     """A backend that runs jobs elsewhere."""
-
-
-class LocalBuilder(DockerWorkspaceMixin):
-    _runs_elsewhere = False
 
 
 @pytest.fixture(autouse=True)
@@ -127,10 +124,12 @@ def test_a_backend_of_this_machine_builds_with_docker(
     registry.add_image()
     app = app_of(workspace, image=f"{registry.host}/team/base:1")
     repo = f"{registry.host}/team/out"
-    with pytest.raises(BackendUnavailable, match="no Docker daemon"):
-        build(app, LocalBuilder(), image_repo=repo)
+    local_docker = create_scheduler("test")
+    with pytest.raises(BackendUnavailable, match="Docker daemon"):
+        build(app, local_docker, image_repo=repo)
     with pytest.raises(InvalidInput, match="stay on this machine"):
-        build(app, LocalBuilder(), image_repo=repo, image_builder="registry")
+        build(app, local_docker, image_repo=repo, image_builder="registry")
+    assert not registry.requests
 
 
 def test_a_local_image_is_built_on_with_docker(workspace: Path) -> None:

@@ -3,6 +3,7 @@
 import gzip
 import io
 import os
+import resource
 import tarfile
 import time
 from collections.abc import Sequence
@@ -282,10 +283,23 @@ def test_a_workspace_elsewhere_is_packed_too(cache: Cache) -> None:
     assert read(layer, "a/b.txt") == b"change"
 
 
-def test_a_full_disk_is_one_clear_line(workspace: Path) -> None:
-    cache = Cache(Path("/dev/full/cache"))
+def test_a_full_disk_is_one_clear_line_and_leaves_nothing(workspace: Path, cache: Cache) -> None:
+    (workspace / "large").write_bytes(os.urandom(6 << 20))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, hard))  # as if no more space was left
+    try:
+        with pytest.raises(BackendUnavailable, match="TORCHX_HOME") as caught:
+            make(workspace, cache)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert "\n" not in str(caught.value)
+    assert not [*cache.path("layers", "x").parent.iterdir()]
+    raw(make(workspace, cache))
+
+
+def test_a_cache_in_the_wrong_place_is_one_clear_line(workspace: Path) -> None:
     with pytest.raises(BackendUnavailable, match="TORCHX_HOME"):
-        make(workspace, cache)
+        make(workspace, Cache(Path("/dev/null/cache")))
 
 
 _NAMES = st.text(st.characters(exclude_characters="/\0", exclude_categories=["Cs"]), min_size=1)
