@@ -1,8 +1,10 @@
 """Keeps every test away from the user's files and settings, and finds what tests leave running."""
 
+import contextlib
 import itertools
 import os
 import signal
+import sys
 import time
 import uuid
 from collections.abc import Iterator
@@ -34,6 +36,8 @@ def isolated(
     yield
     for number, handler in handlers.items():
         signal.signal(number, handler)
+    if "torchx.plugins" in sys.modules:
+        sys.modules["torchx.plugins"].registry().clear()
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -47,7 +51,8 @@ def nothing_left_running() -> Iterator[None]:
     while (left := _processes_of(run_id)) and time.monotonic() < deadline:
         time.sleep(0.1)
     for pid in left:
-        os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
     if left:
         pytest.fail("tests left processes running:\n" + "\n".join(left.values()))
 

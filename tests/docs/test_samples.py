@@ -2,8 +2,8 @@
 
 The blocks of a page run in order. One that begins with ``# file: NAME`` is written to that file; a
 ``pyproject.toml`` is installed, as far as its entry points go. A comment in front of a block may
-say ``needs torch`` or ``needs docker``, or that it is one of the commands that `.ci/run` runs in an
-environment of its own.
+say ``needs torch``, ``needs docker`` or ``needs slurm``, or that it is one of the commands that
+`.ci/run` runs in an environment of its own.
 """
 
 import importlib.util
@@ -20,11 +20,12 @@ from typing import NamedTuple
 import pytest
 
 from tests.docker_engine import image_with_init, needs_docker
+from tests.slurm_cluster import slurm_cluster, slurm_conf  # noqa: F401 - fixtures
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 RUN_BY_CI = ("main command", "test command", "install command")
-MARKS = (*RUN_BY_CI, "needs torch", "needs docker", "")
+MARKS = (*RUN_BY_CI, "needs torch", "needs docker", "needs slurm", "")
 BLOCK = re.compile(
     r"^(?:<!-- (?P<mark>[^\n]*?) -->\n)?```(?P<language>\S+)\n(?P<code>.*?)^```$",
     re.MULTILINE | re.DOTALL,
@@ -46,6 +47,10 @@ class Block(NamedTuple):
     @property
     def needs_docker(self) -> bool:
         return self.mark == "needs docker"
+
+    @property
+    def needs_slurm(self) -> bool:
+        return self.mark == "needs slurm"
 
 
 def blocks(page: Path) -> list[Block]:
@@ -111,7 +116,16 @@ def install(folder: Path, pyproject: str) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=page_id)
 def test_samples_run(page: Path, tmp_path: Path) -> None:
-    run([b for b in blocks(page) if not b.needs_torch and not b.needs_docker], tmp_path)
+    special = ("needs torch", "needs docker", "needs slurm")
+    run([b for b in blocks(page) if b.mark not in special], tmp_path)
+
+
+@pytest.mark.slurm
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if any(b.needs_slurm for b in blocks(p))], ids=page_id
+)
+def test_samples_with_slurm_run(page: Path, tmp_path: Path, slurm_cluster: str) -> None:  # noqa: F811
+    run([b for b in blocks(page) if b.needs_slurm], tmp_path)
 
 
 @pytest.mark.torch

@@ -9,11 +9,13 @@ USAGE = "torchx [--log_level LEVEL] [--color WHEN] COMMAND [ARGS ...]"
 _COMMANDS = {
     "builtins": "list the components that come along",
     "cancel": "cancel an app",
+    "completion": "print what makes a shell complete words",
     "configure": "write a .torchxconfig to fill in",
     "delete": "delete an app from its scheduler",
     "describe": "show the definition of an app",
     "list": "list the apps of a scheduler",
     "log": "print the logs of an app",
+    "plugins": "show what installed packages add",
     "run": "run a component as an app",
     "runopts": "show the options of the schedulers",
     "status": "show the state of an app",
@@ -47,5 +49,10 @@ examples:
 
 def render(names: "Iterable[str]") -> str:
     """Help for these commands; those that do not come with torchx are named as plugins'."""
-    lines = [f"  {name:<17}  {_COMMANDS.get(name, 'from a plugin')}\n" for name in names]
+    lines = [f"  {name:<17}  {purpose(name)}\n" for name in names]
     return _BEFORE + "".join(lines) + _AFTER
+
+
+def purpose(name: str) -> str:
+    """What a command is for, in a few words."""
+    return _COMMANDS.get(name, "from a plugin")

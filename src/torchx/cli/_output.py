@@ -37,6 +37,7 @@ class _Settings:
     color = "auto"
     json = False
     json_written = False
+    logging_is_ours = False
 
 
 _settings = _Settings()
@@ -113,7 +114,11 @@ def configure_logging(level: int) -> None:
     def configure() -> None:
         import logging
 
-        logging.basicConfig(level=level, format=form, datefmt=DATE_FORMAT)
+        if _settings.logging_is_ours:
+            logging.getLogger().setLevel(level)
+        elif not logging.getLogger().handlers:
+            logging.basicConfig(level=level, format=form, datefmt=DATE_FORMAT)
+            _settings.logging_is_ours = True
 
     if "logging" in sys.modules:
         configure()

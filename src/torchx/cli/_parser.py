@@ -168,3 +168,9 @@ def report_config(args: argparse.Namespace) -> None:
 
 def _default_log_level() -> str:
     return os.environ.get("LOGLEVEL") or "INFO"
+
+
+def level_of_environment() -> int:
+    """The level that holds until the arguments have been read."""
+    text = _default_log_level()
+    return int(text) if text.isdigit() else _LEVELS.get(text.upper(), _LEVELS["INFO"])

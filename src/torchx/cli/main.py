@@ -4,6 +4,7 @@ Only the command that runs is imported, and ``--version`` is answered before any
 Exit codes: 0 fine, 1 torchx or the app failed, 2 usage, 130 Ctrl-C, 143 terminated.
 """
 
+import os
 import sys
 
 TYPE_CHECKING = False  # the name alone tells type checkers; `typing` costs half a bare start
@@ -20,14 +21,17 @@ GROUP = "torchx.cli.cmds"
 COMMANDS: dict[str, str] = {
     "builtins": "torchx.cli.cmd_builtins:CmdBuiltins",
     "cancel": "torchx.cli.cmd_cancel:CmdCancel",
+    "completion": "torchx.cli.cmd_completion:CmdCompletion",
     "configure": "torchx.cli.cmd_configure:CmdConfigure",
     "delete": "torchx.cli.cmd_delete:CmdDelete",
     "describe": "torchx.cli.cmd_describe:CmdDescribe",
     "list": "torchx.cli.cmd_list:CmdList",
     "log": "torchx.cli.cmd_log:CmdLog",
+    "plugins": "torchx.cli.cmd_plugins:CmdPlugins",
     "run": "torchx.cli.cmd_run:CmdRun",
     "runopts": "torchx.cli.cmd_runopts:CmdRunopts",
     "status": "torchx.cli.cmd_status:CmdStatus",
+    "tracker": "torchx.cli.cmd_tracker:CmdTracker",
 }
 
 
@@ -74,7 +78,16 @@ class _Loader:
     def load(self, name: str) -> "SubCommand":
         from torchx.cli.cmd_base import SubCommand
 
-        made = self._make()
+        try:
+            made = self._make()
+        except Exception as err:
+            if name in COMMANDS and not hasattr(self._make, "distribution"):
+                raise
+            from torchx.errors import TorchXError
+
+            origin = getattr(self._make, "distribution", None) or "an unknown distribution"
+            msg = f"the command `{name}` of {origin} cannot be loaded: {type(err).__name__}: {err}"
+            raise TorchXError(msg) from err
         if not isinstance(made, SubCommand):
             msg = (
                 f"the entry point `{name}` of group `{GROUP}` gives a `{type(made).__name__}`,"
@@ -136,6 +149,10 @@ def run_main(subcmds: dict[str, "SubCommand"], argv: list[str] | None = None) ->
 def main(argv: list[str] | None = None) -> None:
     """Runs ``torchx`` with the arguments, by default those of the process."""
     if argv is None:
+        if "_ARGCOMPLETE" in os.environ:
+            from torchx.cli import _completion
+
+            _completion.complete(get_sub_cmds())
         argv = sys.argv[1:]
         _spare_collections()
         _warm_up(argv)
@@ -209,6 +226,7 @@ def _dispatch(subcmds: dict[str, "SubCommand"], argv: list[str]) -> None:
 def _call(subcmds: dict[str, "SubCommand"], argv: list[str]) -> None:
     from torchx.cli import _output, _parser
 
+    _output.configure_logging(_parser.level_of_environment())  # plugins may warn while parsing
     parser, args = _parser.parse(subcmds, argv)
     level = _parser.log_level(parser, args.log_level)
     _output.set_color(args.color)

@@ -4,7 +4,9 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from torchx._tracker_environment import exportable
 from torchx.errors import InvalidInput
+from torchx.schedulers import SchedulerNotInstalled
 from torchx.settings import (
     ENV_TORCHX_IMAGE,
     ENV_TORCHX_INTERNAL_SESSION_ID,
@@ -14,6 +16,7 @@ from torchx.settings import (
 )
 from torchx.specs._app import copy_app, copy_role
 from torchx.specs.api import MISSING, AppDef, Role, UnknownSchedulerException
+from torchx.util.entrypoints import EntryPointLoader
 
 _PARAM_PREFIX = "TORCHX_"
 _TRACKER_PREFIX = "TORCHX_TRACKER_"
@@ -30,7 +33,9 @@ _NOT_PARAMS = frozenset(
         "TORCHX_DEBUG",
         "TORCHX_HOME",
         "TORCHX_PLUGINS_SOURCE",
+        "TORCHX_NO_ENTRYPOINTS",
         "TORCHX_RANK0_HOST",
+        "TORCHX_TRACKERS_ON_ERROR",
     }
 )
 """Variables that other parts of TorchX read or set: no parameters of schedulers."""
@@ -105,7 +110,11 @@ def check_role(role: Role) -> None:
 
 
 def replica_env(
-    job_id: str, session_id: str, parent_run_id: str | None, trackers: Mapping[str, str | None]
+    job_id: str,
+    session_id: str,
+    parent_run_id: str | None,
+    trackers: Mapping[str, str | None],
+    factories: Mapping[str, str],
 ) -> dict[str, str]:
     """Variables that tell every replica which job it belongs to and where to track it."""
     env = {ENV_TORCHX_JOB_ID: job_id, ENV_TORCHX_INTERNAL_SESSION_ID: session_id}
@@ -115,13 +124,10 @@ def replica_env(
         env[ENV_TORCHX_TRACKERS] = ",".join(trackers)
     for name, config in trackers.items():
         if config:
-            env[tracker_config_env(name)] = config
+            env[exportable(name)] = config
+        if name in factories:
+            env[exportable(name, "FACTORY")] = factories[name]
     return env
-
-
-def tracker_config_env(name: str) -> str:
-    """Name of the variable that holds the configuration of a tracker."""
-    return f"{_TRACKER_PREFIX}{name.upper()}_CONFIG"
 
 
 def accepts(method: Callable[..., Any], *args: object) -> bool:
@@ -133,3 +139,28 @@ def accepts(method: Callable[..., Any], *args: object) -> bool:
     except ValueError:  # it has no signature
         return True
     return True
+
+
+def understood(factory: Callable[..., Any], params: Mapping[str, object]) -> Mapping[str, object]:
+    """The parameters that a scheduler's factory takes; plugins may leave out ``**kwargs``."""
+    target = _target(factory) if isinstance(factory, EntryPointLoader) else factory
+    try:
+        declared = inspect.signature(target).parameters.values()
+    except (TypeError, ValueError):  # it has no signature
+        return params
+    if any(p.kind is p.VAR_KEYWORD for p in declared):
+        return params
+    names = {p.name for p in declared if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)}
+    return {name: value for name, value in params.items() if name in names}
+
+
+def _target(factory: EntryPointLoader) -> Callable[..., Any]:
+    try:
+        target: Callable[..., Any] = factory.target()
+    except Exception as err:
+        msg = (
+            f"the scheduler of {factory} of `{factory.distribution}` cannot be loaded:"
+            f" {type(err).__name__}: {err}"
+        )
+        raise SchedulerNotInstalled(msg, name=getattr(err, "name", None)) from err
+    return target

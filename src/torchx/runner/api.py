@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, overload
 
 from torchx._lazy_logger import get_logger
+from torchx._tracker_environment import factory_in, setting_in, split_names
 from torchx.errors import BackendUnavailable, UnsupportedRequest
 from torchx.runner import _prepare, events
 from torchx.runner._building import build_images, build_into
@@ -92,15 +93,24 @@ def get_runner(
 def get_configured_trackers() -> dict[str, str | None]:
     """Names of the trackers to use, each with its configuration, from files and environment."""
     listed = os.environ.get(ENV_TORCHX_TRACKERS)
-    if listed is not None:
-        names = [name for name in listed.split(",") if name]
-    else:
-        names = list(get_configs("torchx", "tracker"))
+    names = split_names(listed) if listed is not None else get_configs("torchx", "tracker")
     trackers = {}
     for name in names:
-        config = os.environ.get(_prepare.tracker_config_env(name))
+        config = setting_in(os.environ, name)
         trackers[name] = config if config is not None else get_config("tracker", name, "config")
+    if trackers:
+        logger.debug("trackers: %s", ", ".join(trackers))  # configs may hold passwords
     return trackers
+
+
+def get_tracker_factories() -> dict[str, str]:
+    """What to make trackers with where their names do not say it: ``alias = plugin_or_mod:fn``."""
+    factories = {}
+    for name, value in get_configs("torchx", "tracker").items():
+        factory = factory_in(os.environ, name) or value
+        if factory and factory != name:
+            factories[name] = factory
+    return factories
 
 
 class Runner:
@@ -288,6 +298,7 @@ class Runner:
             get_session_id_or_create_new(),
             os.environ.get(ENV_TORCHX_PARENT_RUN_ID) or parent_run_id,
             get_configured_trackers(),
+            get_tracker_factories(),
         )
         for role in app.roles:
             _prepare.check_role(role)
@@ -563,7 +574,7 @@ class Runner:
             factory = self._scheduler_factories.get(scheduler)
             if factory is None:
                 raise _prepare.unknown_scheduler(scheduler, self.scheduler_backends())
-            found = factory(self._name, **self._scheduler_params)
+            found = factory(self._name, **_prepare.understood(factory, self._scheduler_params))
             self._scheduler_instances[scheduler] = found
         return found
 

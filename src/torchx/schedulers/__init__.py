@@ -66,9 +66,9 @@ def get_default_scheduler_name() -> str:
 
 def _plugin_factories() -> dict[str, SchedulerFactory]:
     """Factories that installed packages register, in a dict of the caller's own."""
-    from torchx.util import entrypoints
+    from torchx._plugin_lookup import plugins
 
-    return dict(entrypoints.load_group("torchx.schedulers"))
+    return plugins("SCHEDULER")
 
 
 class _BuiltinFactory:

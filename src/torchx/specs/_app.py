@@ -120,26 +120,31 @@ class AppDef:
         raise TypeError(msg)
 
 
-def copy_role(role: Role) -> Role:
-    """A copy that may be changed without changing the role; lazy values stay shared."""
+def copy_role(role: Role, own: tuple[str, ...] = ()) -> Role:
+    """A copy that may be changed without changing the role; lazy values stay shared.
+
+    Args:
+        own: fields that the caller replaces in the copy, which need not be copied.
+    """
     raw = vars(role)
-    copied = copy.copy(role)
+    copied = _same_fields(role, raw)
     fields = vars(copied)
-    for name in ("args", "mounts"):
-        fields[name] = list(raw[name])
-    for name in ("env", "port_map"):
-        fields[name] = dict(raw[name])
-    fields["metadata"] = copy.deepcopy(raw["metadata"]) if raw["metadata"] else {}
+    for name in _CONTAINERS:
+        if name not in own:
+            fields[name] = raw[name].copy()
+    if raw["metadata"] and "metadata" not in own:
+        fields["metadata"] = copy.deepcopy(raw["metadata"])
     if raw["resource"] is not NULL_RESOURCE:
-        fields["resource"] = copy.deepcopy(raw["resource"])
+        fields["resource"] = _copy_resource(raw["resource"])
     if raw["mounts"]:
         fields["mounts"] = [copy.copy(mount) for mount in raw["mounts"]]
     if raw["workspace"] is not None:
         fields["workspace"] = copy.copy(raw["workspace"])
         fields["workspace"].projects = dict(raw["workspace"].projects)
-    for name, value in raw.items():
-        if name not in _ROLE_FIELDS:  # of a subclass
-            fields[name] = copy.deepcopy(value)
+    if len(raw) > len(_ROLE_FIELDS):
+        for name, value in raw.items():
+            if name not in _ROLE_FIELDS:  # of a subclass
+                fields[name] = copy.deepcopy(value)
     overrides = raw["overrides"]
     if overrides:
         from torchx.specs._overrides import has_overrides
@@ -153,6 +158,27 @@ def copy_role(role: Role) -> Role:
     return copied
 
 
+def _same_fields(role: Role, raw: dict[str, Any]) -> Role:
+    """A role with the same fields; `copy.copy` goes a long way round for that."""
+    if type(role) is not Role:
+        return copy.copy(role)
+    copied = object.__new__(Role)
+    vars(copied).update(raw)
+    return copied
+
+
+def _copy_resource(resource: Resource) -> Resource:
+    if type(resource) is not Resource:
+        return copy.deepcopy(resource)
+    copied = object.__new__(Resource)
+    fields = vars(copied)
+    fields.update(vars(resource))
+    for name in ("capabilities", "devices", "tags"):
+        fields[name] = copy.deepcopy(fields[name]) if fields[name] else {}
+    return copied
+
+
+_CONTAINERS = ("args", "mounts", "env", "port_map", "metadata")
 _ROLE_FIELDS = frozenset(Role.__dataclass_fields__)
 
 

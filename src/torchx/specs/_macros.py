@@ -1,6 +1,7 @@
 """Placeholders in a role that the scheduler fills in, replica by replica."""
 
 import copy
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,10 +43,12 @@ class macros:
             from torchx.specs._app import copy_role
 
             values = self.to_dict()
-            copied = copy_role(role)
-            copied.args = [_fill(arg, values) for arg in role.args]
-            copied.env = {name: _fill(value, values) for name, value in role.env.items()}
-            copied.metadata = _fill_metadata(role.metadata, values)
+            copied = copy_role(role, own=("args", "env", "metadata"))
+            fields = vars(copied)
+            fields["args"] = [_fill(arg, values) for arg in role.args]
+            fields["env"] = {name: _fill(value, values) for name, value in role.env.items()}
+            metadata = role.metadata
+            fields["metadata"] = _fill_metadata(metadata, values) if metadata else {}
             return copied
 
         def substitute(self, arg: str) -> str:
@@ -111,29 +114,53 @@ def _fill(text: str, values: dict[str, Any]) -> str:
     """``string.Template(text).safe_substitute(values)``, an order of magnitude faster."""
     if not isinstance(text, str) or "$" not in text:
         return text
+    parts = _parsed.get(text)
+    if parts is None:
+        parts = _parse(text, values)
+        if len(_parsed) >= _MOST_PARSED:
+            _parsed.clear()
+        _parsed[text] = parts
+    if len(parts) == 1:
+        return parts[0]
+    filled = list(parts)
+    for i in range(1, len(parts), 2):
+        filled[i] = str(values[parts[i]])
+    return "".join(filled)
+
+
+_parsed: "dict[str, list[str]]" = {}
+"""Texts in pieces: the same ones are filled for every replica."""
+
+_MOST_PARSED = 4096
+
+
+def _parse(text: str, known: Collection[str]) -> list[str]:
+    """Literal pieces at even places, names of placeholders between them."""
+    out = [""]
     parts = text.split("$")
-    out = [parts[0]]
+    out[-1] += parts[0]
     at = 1
     while at < len(parts):
         part = parts[at]
         at += 1
         if not part and at < len(parts):  # "$$"
-            out += ("$", parts[at])
+            out[-1] += "$" + parts[at]
             at += 1
             continue
-        out.append(_fill_one(part, values))
-    return "".join(out)
+        name, rest = _placeholder(part)
+        if name in known:
+            out += (name, rest)
+        else:
+            out[-1] += "$" + part
+    return out
 
 
-def _fill_one(part: str, values: dict[str, Any]) -> str:
-    """What follows a ``$``, with a known placeholder at its beginning filled in."""
+def _placeholder(part: str) -> tuple[str, str]:
+    """The name that what follows a ``$`` begins with, and what comes after; ``""`` for none."""
     if part.startswith("{"):
         name, brace, rest = part[1:].partition("}")
-        if brace and name in values:
-            return str(values[name]) + rest
-        return "$" + part
+        return (name, rest) if brace else ("", part)
     end = 0
     while end < len(part) and (part[end] == "_" or (part[end].isascii() and part[end].isalnum())):
         end += 1
-    name = part[:end]
-    return str(values[name]) + part[end:] if name in values else "$" + part
+    return part[:end], part[end:]

@@ -139,9 +139,9 @@ def _custom_module() -> Mapping[str, ResourceFactory]:
 
 
 def _plugins() -> Mapping[str, ResourceFactory]:
-    from torchx.util.entrypoints import load_group
+    from torchx._plugin_lookup import plugins
 
-    return load_group("torchx.named_resources")
+    return plugins("NAMED_RESOURCE")
 
 
 named_resources = _NamedResourcesLibrary()

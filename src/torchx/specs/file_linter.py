@@ -5,6 +5,7 @@ import ast
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from torchx.util.io import read_conf_file
@@ -263,9 +264,8 @@ def validate(
     """
     if validators is None:
         validators = [ArgTypeValidator(), ReturnTypeValidator("AppDef")]
-    source = read_conf_file(path)
     try:
-        tree = ast.parse(source)
+        tree = _parse(read_conf_file(path))
     except SyntaxError as err:
         return [LinterMessage("TorchXValidator", err.msg, err.lineno or 0, err.offset or 0)]
     visitor = ComponentFnVisitor(component_function, validators)
@@ -274,6 +274,11 @@ def validate(
         text = f"Function {component_function} not found"
         return [LinterMessage("TorchXValidator", text, 0, 0)]
     return visitor.linter_errors
+
+
+@lru_cache(maxsize=1)  # the components of a file come one after the other
+def _parse(source: str) -> ast.Module:
+    return ast.parse(source)
 
 
 # names of release 0.7

@@ -5,7 +5,6 @@ import importlib
 import inspect
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
@@ -32,7 +31,6 @@ class ComponentNotFoundException(InvalidInput):
     """There is no such component."""
 
 
-@dataclass
 class _Component:
     """A component that was found.
 
@@ -42,11 +40,21 @@ class _Component:
         validation_errors: what is wrong with it, if anything.
     """
 
-    name: str
-    description: str
-    fn_name: str
-    fn: Callable[..., Any]
-    validation_errors: list[str]
+    def __init__(
+        self, name: str, fn_name: str, fn: Callable[..., Any], validation_errors: list[str]
+    ) -> None:
+        self.name = name
+        self.fn_name = fn_name
+        self.fn = fn
+        self.validation_errors = validation_errors
+
+    def __repr__(self) -> str:
+        return f"_Component({self.name!r}, {self.fn!r}, {self.validation_errors!r})"
+
+    @property
+    def description(self) -> str:
+        """What its docstring says first; read when it is asked for, which takes a while."""
+        return get_fn_docstring(self.fn)[0]
 
 
 class ComponentsFinder(abc.ABC):
@@ -96,9 +104,13 @@ class ModuleComponentsFinder(ComponentsFinder):
     def find(self, validators: list[ComponentFunctionValidator] | None) -> list[_Component]:
         """Functions that are only imported are found with a validation error."""
         found = []
-        for module in self._modules(self.base_module):
+        for module in self.modules():
             found += self._in_module(module, validators)
         return found
+
+    def modules(self) -> Iterator[ModuleType]:
+        """The module and all below it, each imported when it is its turn."""
+        return self._modules(self.base_module)
 
     def _modules(self, module: ModuleType) -> Iterator[ModuleType]:
         if not is_namespace_package(module):
@@ -145,11 +157,7 @@ def _component(
     validators: list[ComponentFunctionValidator] | None,
 ) -> _Component:
     errors = [message.description for message in validate(path, fn_name, validators)]
-    return _Component(name, _description(fn), fn_name, fn, errors)
-
-
-def _description(fn: Callable[..., Any]) -> str:
-    return get_fn_docstring(fn)[0]
+    return _Component(name, fn_name, fn, errors)
 
 
 class CustomComponentsFinder(ComponentsFinder):
@@ -183,7 +191,7 @@ class CustomComponentsFinder(ComponentsFinder):
             else:
                 fn = _class_component(fn)
         name = f"{self._path}:{self._name}"
-        return [_Component(name, "", self._name, fn, errors)]
+        return [_Component(name, self._name, fn, errors)]
 
     def _load(self) -> tuple[ModuleType, str]:
         """The module, and the path by which its source can be read."""
@@ -226,46 +234,120 @@ def _class_component(cls: type) -> Callable[..., Any]:
     return build
 
 
-def _registered(
-    validators: list[ComponentFunctionValidator] | None,
-) -> dict[str, _Component] | None:
-    """Components of installed packages; ``None`` if there are none."""
+class _Registration:
+    """One entry point of the group: a module, and what its components' names begin with."""
+
+    def __init__(self, key: str, load: Callable[..., Any]) -> None:
+        self._key = key
+        self._load = load
+        self._prefix = "" if key.startswith("_") else key
+
+    def find(self, validators: list[ComponentFunctionValidator] | None) -> list[_Component]:
+        """All components; none, and a warning, if the module cannot be imported."""
+        try:
+            base = self._base()
+        except AssertionError:
+            raise
+        except Exception as err:  # noqa: BLE001 - any code may run at import
+            logger.warning(
+                "components of %s are left out, it cannot be imported: %s: %s",
+                self._load,
+                type(err).__name__,
+                err,
+            )
+            return []
+        return ModuleComponentsFinder(base, self._prefix).find(validators)
+
+    def find_one(
+        self, name: str, validators: list[ComponentFunctionValidator] | None
+    ) -> _Component | None:
+        """The component of that name if it is here; imports no module but those it is in."""
+        rest = name
+        if self._prefix:
+            if not name.startswith(f"{self._prefix}."):
+                return None
+            rest = name.removeprefix(f"{self._prefix}.")
+        *path, fn_name = rest.split(".")
+        if not all(part.isidentifier() for part in (*path, fn_name)):
+            return None
+        module = self._descend(name, path)
+        fn = vars(module).get(fn_name) if module is not None else None
+        if not inspect.isfunction(fn):
+            return None
+        assert module is not None
+        return _component(name, fn_name, fn, os.path.abspath(str(module.__file__)), validators)
+
+    def is_empty(self) -> bool:
+        """Whether there is no component at all; looks no further than the first."""
+        try:
+            modules = ModuleComponentsFinder(self._base(), self._prefix).modules()
+            return not any(inspect.isfunction(v) for m in modules for v in vars(m).values())
+        except Exception:  # noqa: BLE001 - told when all components are looked for
+            return True
+
+    def _descend(self, name: str, path: list[str]) -> ModuleType | None:
+        try:
+            module = self._base()
+            for part in path:
+                full = f"{module.__name__}.{part}"
+                if not is_package(module) or not _exists(full):
+                    return None
+                module = importlib.import_module(full)
+                if is_namespace_package(module):
+                    return None
+        except AssertionError:
+            raise
+        except Exception as err:
+            msg = (
+                f"Component `{name}` may be in {self._load}, which cannot be imported:"
+                f" {type(err).__name__}: {err}"
+            )
+            raise ComponentNotFoundException(msg) from err
+        return None if is_namespace_package(module) else module
+
+    def _base(self) -> ModuleType:
+        module = self._load()
+        assert isinstance(module, (str, ModuleType)), (
+            f"entry point `{self._key}` of `{_GROUP}` must be a module or its name,"
+            f" got {type(module)}"
+        )
+        return importlib.import_module(module) if isinstance(module, str) else module
+
+
+def _registrations() -> list[_Registration]:
     from torchx.util.entrypoints import load_group
 
-    found: dict[str, _Component] = {}
-    for group, load in load_group(_GROUP).items():
-        module = load()
-        assert isinstance(module, (str, ModuleType)), (
-            f"entry point `{group}` of `{_GROUP}` must be a module or its name, got {type(module)}"
-        )
-        prefix = "" if group.startswith("_") else group
-        for component in ModuleComponentsFinder(module, prefix).find(validators):
-            found[component.name] = component
-    return found or None
+    return [_Registration(key, load) for key, load in load_group(_GROUP).items()]
 
 
 def _find_components(
     validators: list[ComponentFunctionValidator] | None,
 ) -> dict[str, _Component]:
-    registered = _registered(validators)
-    if registered is not None:
-        return registered
+    """Components of installed packages, the built-in ones if no package has any."""
+    found = {
+        component.name: component
+        for registration in _registrations()
+        for component in registration.find(validators)
+    }
+    if found:
+        return found
     finder = ModuleComponentsFinder(_BUILTINS, "")
     return {component.name: component for component in finder.find(validators)}
 
 
-_cache: dict[Any, dict[str, _Component]] = {}
+# clients set it to None to have components looked for again
+_components: dict[str, _Component] | None = None
 
 
 def _all_components(
     validators: list[ComponentFunctionValidator] | None,
 ) -> dict[str, _Component]:
-    key = None if validators is None else tuple(map(id, validators))
-    if key is not None:
+    global _components
+    if validators is not None:
         return _find_components(validators)
-    if key not in _cache:
-        _cache[key] = _find_components(validators)
-    return _cache[key]
+    if _components is None:
+        _components = _find_components(None)
+    return _components
 
 
 def get_components(
@@ -292,11 +374,7 @@ def get_component(
     if ":" in name:
         component = _custom(name, validators)
     else:
-        component = (
-            _builtin(name, validators)
-            or _all_components(validators).get(name)
-            or _dotted(name, validators)
-        )
+        component = _named(name, validators) or _dotted(name, validators)
     if component.validation_errors:
         errors = "\n".join(component.validation_errors)
         msg = f"Component {name} has validation errors: \n {errors}"
@@ -304,15 +382,23 @@ def get_component(
     return component
 
 
-def _builtin(name: str, validators: list[ComponentFunctionValidator] | None) -> _Component | None:
-    """A component of ours, which needs no check, if no package has registered any."""
-    from torchx.util.entrypoints import load_group
+def _named(name: str, validators: list[ComponentFunctionValidator] | None) -> _Component | None:
+    """A registered component, or a built-in one where no package has registered any."""
+    registrations = _registrations()
+    for registration in reversed(registrations):  # the last one wins, as in the whole list
+        component = registration.find_one(name, validators)
+        if component is not None:
+            return component
+    if any(not registration.is_empty() for registration in registrations):
+        return None
+    return _builtin(name, validators) or _all_components(validators).get(name)
 
+
+def _builtin(name: str, validators: list[ComponentFunctionValidator] | None) -> _Component | None:
+    """A component of ours, which needs no check."""
     module_name, dot, fn_name = name.rpartition(".")
     parts = module_name.split(".")
     if validators is not None or not dot or not all(p.isidentifier() for p in parts):
-        return None
-    if load_group(_GROUP):
         return None
     full = f"{_BUILTINS}.{module_name}"
     try:
@@ -326,7 +412,7 @@ def _builtin(name: str, validators: list[ComponentFunctionValidator] | None) -> 
         return None
     if "return" not in fn.__annotations__ or fn.__annotations__["return"].__name__ != "AppDef":
         return None
-    return _Component(name, "", fn_name, fn, [])
+    return _Component(name, fn_name, fn, [])
 
 
 def _custom(name: str, validators: list[ComponentFunctionValidator] | None) -> _Component:

@@ -3,12 +3,14 @@
 import os
 import sys
 
-from torchx._lazy_logger import before_foreign_code
+from torchx._lazy_logger import before_foreign_code, get_logger
 
 TYPE_CHECKING = False  # see `torchx/__init__.py`
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
+
+logger = get_logger(__name__)
 
 _PREFIX = b"[torchx."
 _UNSET = object()
@@ -22,7 +24,7 @@ class _Metadata:
 
     def entry_points(self, *, group: str) -> "Iterable[Any]":
         """The entry points of a group."""
-        if "importlib.metadata" not in sys.modules and not _any_advertised():
+        if "importlib.metadata" not in sys.modules and not _any_advertised(group):
             return ()
         from importlib.metadata import entry_points
 
@@ -31,38 +33,63 @@ class _Metadata:
 
 metadata = _Metadata()
 
-_scanned: dict[tuple[str, ...], bool] = {}
+_scanned: "dict[tuple[str, ...], frozenset[bytes] | None]" = {}
 
 
-def _any_advertised() -> bool:
-    """Whether any installed package may have entry points for torchx but torchx's own script."""
-    key = tuple(sys.path)
-    if key not in _scanned:
-        _scanned[key] = any(_advertises(path) for path in key)
-    return _scanned[key]
+def _any_advertised(group: str) -> bool:
+    """Whether any installed package may have entry points of the group."""
+    path = tuple(sys.path)
+    if path not in _scanned:
+        _scanned[path] = _groups(path)
+    groups = _scanned[path]
+    return groups is None or group.encode() in groups
 
 
-def _advertises(path: str) -> bool:
+def _groups(path: "Iterable[str]") -> "frozenset[bytes] | None":
+    """Groups for torchx in the ``entry_points.txt`` below the folders; ``None``: cannot tell."""
+    found: set[bytes] = set()
+    for folder in path:
+        try:
+            entries = os.scandir(folder or ".")
+        except NotADirectoryError:
+            return None  # a zip file: only importlib.metadata can look into it
+        except OSError:
+            continue
+        with entries:
+            for entry in entries:
+                if entry.name.endswith((".dist-info", ".egg-info")):
+                    found.update(_groups_in(os.path.join(entry.path, "entry_points.txt")))
+    return frozenset(found)
+
+
+def _groups_in(file: str) -> "Iterable[bytes]":
     try:
-        entries = os.scandir(path or ".")
-    except NotADirectoryError:
-        return True  # a zip file: only importlib.metadata can look into it
+        with open(file, "rb") as f:
+            text = f.read()
     except OSError:
-        return False
-    with entries:
-        for entry in entries:
-            if entry.name.endswith((".dist-info", ".egg-info")):
-                try:
-                    with open(os.path.join(entry.path, "entry_points.txt"), "rb") as f:
-                        if _PREFIX in f.read():
-                            return True
-                except OSError:
-                    continue
-    return False
+        return ()
+    if _PREFIX not in text:
+        return ()
+    return [line.strip()[1:-1].strip() for line in text.splitlines() if _PREFIX in line]
 
 
 def _find(group: str) -> "dict[str, Any]":
-    return {point.name: point for point in metadata.entry_points(group=group)}
+    found: dict[str, Any] = {}
+    for point in metadata.entry_points(group=group):
+        earlier = found.get(point.name)
+        if earlier is not None and earlier.value != point.value:
+            logger.warning(
+                "entry point `%s` of group `%s` is registered twice: `%s` (%s) is used, not `%s`"
+                " (%s)",
+                point.name,
+                group,
+                point.value,
+                _distribution(point) or "unknown distribution",
+                earlier.value,
+                _distribution(earlier) or "unknown distribution",
+            )
+        found[point.name] = point
+    return found
 
 
 def load(group: str, name: str, default: "Any" = _UNSET) -> "Any":
@@ -81,23 +108,52 @@ def load(group: str, name: str, default: "Any" = _UNSET) -> "Any":
     return default
 
 
-def load_group(group: str) -> "dict[str, Callable[..., Any]]":
+def load_group(group: str, default: "Any" = None) -> "dict[str, Callable[..., Any]]":
     """Deferred loaders of the entry points of a group, by name; nothing is imported yet.
 
     Calling a loader imports the target and calls it with the same arguments. A target that is a
     module is returned instead.
+
+    Args:
+        default: returned in place of an empty dict, where given.
     """
-    return {name: _defer(point) for name, point in _find(group).items()}
+    found: dict[str, Callable[..., Any]] = {
+        name: EntryPointLoader(point) for name, point in _find(group).items()
+    }
+    if not found and default is not None:
+        return default  # type: ignore[no-any-return]  # whatever the caller gave
+    return found
 
 
-def _defer(point: "Any") -> "Callable[..., Any]":
-    def call(*args: "Any", **kwargs: "Any") -> "Any":
+class EntryPointLoader:
+    """Imports the target of an entry point when it is called, and calls it."""
+
+    def __init__(self, point: "Any") -> None:
+        self._point = point
+
+    def __repr__(self) -> str:
+        return f"<entry point {self._point.name} = {self._point.value}>"
+
+    @property
+    def module(self) -> str:
+        """Name of the target's module."""
+        return str(self._point.value.partition(":")[0].strip())
+
+    @property
+    def distribution(self) -> str | None:
+        """Name and version of the distribution that has the entry point, if that is known."""
+        return _distribution(self._point)
+
+    def target(self) -> "Any":
+        """What the entry point names; imports it."""
         before_foreign_code()
-        target = point.load()
-        return target if _is_module(point) else target(*args, **kwargs)
+        return self._point.load()
 
-    return call
+    def __call__(self, *args: "Any", **kwargs: "Any") -> "Any":
+        target = self.target()
+        return target if ":" not in self._point.value else target(*args, **kwargs)
 
 
-def _is_module(point: "Any") -> bool:
-    return ":" not in point.value
+def _distribution(point: "Any") -> str | None:
+    dist = getattr(point, "dist", None)
+    return f"{dist.name} {dist.version}" if dist is not None else None

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from torchx._lazy_logger import get_logger
 from torchx.runner.events.api import SourceType, TorchxEvent
 from torchx.runner.events.handlers import get_logging_handler
-from torchx.util.entrypoints import load_group
 from torchx.util.session import get_session_id_or_create_new
 
 if TYPE_CHECKING:
@@ -39,8 +38,11 @@ def record(event: TorchxEvent, destination: str = "null") -> None:
         return
     try:
         sink.info("%s", event.serialize())
-    except Exception:  # an event must never break the call it tells of
-        logger.exception("could not record the event of `%s`", event.api)
+    except Exception as err:  # noqa: BLE001 - an event must never break the call it tells of
+        logger.warning(
+            "could not record the event of `%s`: %s: %s", event.api, type(err).__name__, err
+        )
+        logger.debug("traceback", exc_info=err)
 
 
 class log_event:
@@ -105,7 +107,9 @@ def _surely_unread(destination: str) -> bool:
     """Whether nobody can be listening, as nobody has imported ``logging`` or installed a plugin."""
     if destination != "null" or "logging" in sys.modules:
         return False
-    return get_logging_handler is _get_logging_handler and not load_group("torchx.event_handlers")
+    from torchx._plugin_lookup import any_plugins
+
+    return get_logging_handler is _get_logging_handler and not any_plugins("EVENT_HANDLER")
 
 
 _record = record
@@ -137,8 +141,13 @@ def _handler(destination: str) -> "logging.Handler":
         return get_logging_handler(destination)
     except KeyError:
         raise
-    except Exception:  # a broken plugin must not break the calls it is told of
-        logger.exception("events for `%s` are dropped, its handler cannot be made", destination)
+    except Exception as err:  # noqa: BLE001 - a plugin must not break the calls it is told of
+        logger.warning(
+            "events for `%s` are dropped, its handler cannot be made: %s: %s",
+            destination,
+            type(err).__name__,
+            err,
+        )
         return logging.NullHandler()
 
 

@@ -14,9 +14,9 @@ def get_logging_handler(destination: str = "null") -> "logging.Handler":
     """
     import logging
 
-    from torchx.util import entrypoints
+    from torchx._plugin_lookup import plugins
 
-    make = entrypoints.load_group("torchx.event_handlers").get(destination)
+    make = plugins("EVENT_HANDLER").get(destination)
     if make is None:
         make = {"console": logging.StreamHandler, "null": logging.NullHandler}[destination]
     handler: logging.Handler = make()

@@ -295,6 +295,7 @@ def test_options_and_their_types():
         "copy_env": (list[str], None),
         "env": (dict[str, str], None),
         "privileged": (bool, False),
+        "image_builder": (str, "auto"),
         "image_repo": (str, None),
         "quiet": (bool, False),
     }

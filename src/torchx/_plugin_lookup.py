@@ -1,0 +1,55 @@
+"""Looks for plugins without importing what finds them, as long as there are none."""
+
+import os
+import sys
+
+TYPE_CHECKING = False  # see `torchx/__init__.py`
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+_GROUPS = {
+    "SCHEDULER": "schedulers",
+    "NAMED_RESOURCE": "named_resources",
+    "TRACKER": "tracker",
+    "EVENT_HANDLER": "event_handlers",
+}
+_SWITCHES = ("TORCHX_PLUGINS_SOURCE", "TORCHX_NO_ENTRYPOINTS")
+
+
+def plugins(kind: str) -> "dict[str, Callable[..., Any]]":
+    """Factories by name, in a dict of the caller's own.
+
+    Args:
+        kind: name of a ``PluginType``.
+    """
+    if not any_plugins(kind):
+        return {}
+    from torchx.plugins import PluginType, find
+
+    return dict(find(PluginType[kind]))
+
+
+def any_plugins(kind: str) -> bool:
+    """Whether there may be plugins of that kind."""
+    if "torchx.plugins" in sys.modules or any(os.environ.get(name) for name in _SWITCHES):
+        return True
+    group = _GROUPS[kind]
+    return _namespace_exists(f"torchx_plugins.{group}") or _advertised(f"torchx.{group}")
+
+
+def _namespace_exists(namespace: str) -> bool:
+    try:
+        __import__(namespace)
+    except ModuleNotFoundError as err:
+        missing = err.name or ""
+        return not (namespace == missing or namespace.startswith(f"{missing}."))
+    except Exception:  # noqa: BLE001 - discovery meets the same failure and reports it
+        pass
+    return True
+
+
+def _advertised(group: str) -> bool:
+    from torchx.util import entrypoints
+
+    return any(True for _ in entrypoints.metadata.entry_points(group=group))

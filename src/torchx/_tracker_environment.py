@@ -1,0 +1,39 @@
+"""The variables by which a launcher tells its jobs about trackers."""
+
+TYPE_CHECKING = False  # see `torchx/__init__.py`
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_PREFIX = "TORCHX_TRACKER_"
+
+
+def tracker_config_env_var_name(entrypoint_key: str) -> str:
+    """Name of the variable with the configuration of a tracker.
+
+    >>> tracker_config_env_var_name("tracker1")
+    'TORCHX_TRACKER_TRACKER1_CONFIG'
+    """
+    return f"{_PREFIX}{entrypoint_key.upper()}_CONFIG"
+
+
+def exportable(entrypoint_key: str, suffix: str = "CONFIG") -> str:
+    """As above, in a form that every shell can export: ``pkg.mod:fn`` → ``…_PKG_MOD_FN_…``."""
+    key = "".join(c if c.isascii() and c.isalnum() else "_" for c in entrypoint_key)
+    return f"{_PREFIX}{key.upper()}_{suffix}"
+
+
+def setting_in(environ: "Mapping[str, str]", key: str) -> str | None:
+    """Configuration of a tracker; ``None`` if it has none."""
+    value = environ.get(tracker_config_env_var_name(key))
+    return value if value is not None else environ.get(exportable(key))
+
+
+def factory_in(environ: "Mapping[str, str]", key: str) -> str | None:
+    """What to make the tracker with, if it is not what its name says."""
+    return environ.get(exportable(key, "FACTORY"))
+
+
+def split_names(text: str) -> list[str]:
+    """Names between commas, each once."""
+    names = (name.strip() for name in text.split(","))
+    return list(dict.fromkeys(name for name in names if name))

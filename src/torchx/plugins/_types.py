@@ -1,0 +1,49 @@
+"""What a plugin is: its kinds, where it comes from, and what went wrong with it."""
+
+from dataclasses import dataclass
+from enum import Enum, IntFlag
+
+
+class PluginType(str, Enum):
+    """Kinds of plugins; the value is the entry-point group of the kind."""
+
+    SCHEDULER = "torchx.schedulers"
+    NAMED_RESOURCE = "torchx.named_resources"
+    TRACKER = "torchx.tracker"
+    EVENT_HANDLER = "torchx.event_handlers"
+
+    @property
+    def label(self) -> str:
+        """The name in lower case, as diagnostics show it."""
+        return self.name.lower()
+
+
+class PluginSource(IntFlag):
+    """Where plugins are looked for."""
+
+    NONE = 0
+    NAMESPACE_PKG = 1
+    """Modules below the namespace package ``torchx_plugins``."""
+    ENTRYPOINT = 2
+    """Entry points of installed distributions."""
+
+
+@dataclass(frozen=True)
+class RegistrationError:
+    """Why a plugin, or a module that may hold some, was left out.
+
+    Args:
+        module: full name of the module, or of the namespace that could not be searched.
+        name: of the plugin; ``None`` if the failure is the module's.
+        plugin_type: ``PluginType.label`` of what the plugin is; ``None`` if that is not known.
+    """
+
+    module: str
+    error: str
+    name: str | None = None
+    plugin_type: str | None = None
+
+
+def describe_error(err: BaseException) -> str:
+    """``Type: message``."""
+    return f"{type(err).__name__}: {err}"

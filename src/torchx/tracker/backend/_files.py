@@ -1,0 +1,246 @@
+"""How the fsspec tracker writes: each file whole or not at all, and none over another.
+
+Local files go past fsspec, which takes several times as long; both ways give the same files.
+"""
+
+import os
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Protocol
+
+from torchx._lazy_logger import get_logger
+
+if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem
+
+logger = get_logger(__name__)
+
+_PIECE = 1 << 16
+_TRIES = 20
+_FIRST_PAUSE_S = 0.01
+
+
+class Files(Protocol):
+    """What the tracker needs of a file system; paths are without a protocol."""
+
+    def exists(self, path: str) -> bool: ...
+
+    def folders(self, folder: str) -> list[str]:
+        """Names of the folders in a folder; empty if there is no such folder."""
+
+    def read_all(self, folder: str) -> Iterator[tuple[str, bytes]]:
+        """Names and contents of the files in a folder, in the order of ``written_order``."""
+
+    def create(self, folder: str, data: bytes) -> None:
+        """Adds a file with a name of its own, that of the time in ns."""
+
+    def add_line(self, folder: str, name: str, line: str) -> None:
+        """Adds a line to a file unless it has it; makes the file."""
+
+
+def files_of(fs: "AbstractFileSystem") -> Files:
+    """The fastest way to the files of a file system."""
+    from fsspec.implementations.local import LocalFileSystem
+
+    if type(fs) is LocalFileSystem and os.name == "posix":
+        return LocalFiles()
+    return RemoteFiles(fs)
+
+
+_last_ns = 0
+_last_lock = threading.Lock()
+
+
+def generate_filename() -> str:
+    """The time in ns, later at every call of this process."""
+    global _last_ns
+    with _last_lock:
+        _last_ns = max(time.time_ns(), _last_ns + 1)
+        return str(_last_ns)
+
+
+def written_order(name: str) -> tuple[int, str]:
+    """Sorts names by the time that they begin with; names without one come first."""
+    digits = name[: len(name) - len(name.lstrip("0123456789"))]
+    return (int(digits) if digits else -1, name)
+
+
+class LocalFiles:
+    """Files of this machine, or of a network file system that is mounted."""
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def folders(self, folder: str) -> list[str]:
+        try:
+            with os.scandir(folder) as entries:
+                return sorted(entry.name for entry in entries if entry.is_dir())
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def read_all(self, folder: str) -> Iterator[tuple[str, bytes]]:
+        try:
+            names = os.listdir(folder)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        for name in sorted(names, key=written_order):
+            try:
+                data = _read_whole(f"{folder}/{name}")
+            except OSError as err:
+                logger.warning("`%s/%s` is left out: %s", folder, name, err)
+                continue
+            yield name, data
+
+    def create(self, folder: str, data: bytes) -> None:
+        parent, _, part = folder.rpartition("/")
+        while True:
+            stamp = generate_filename()
+            target = f"{folder}/{stamp}"
+            temporary = f"{parent}/.{part}-{stamp}.tmp"
+            try:
+                number = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+            except FileExistsError:
+                continue
+            except FileNotFoundError:
+                os.makedirs(folder, exist_ok=True)
+                continue
+            # from here on the name is ours: whoever had it before has given it to its file
+            try:
+                taken = os.path.exists(target)
+                if not taken:
+                    _write_all(number, data)
+                    self._rename(temporary, target)
+            except BaseException:
+                os.unlink(temporary)
+                raise
+            finally:
+                os.close(number)
+            if not taken:
+                return
+            os.unlink(temporary)
+
+    def _rename(self, temporary: str, target: str) -> None:
+        try:
+            os.rename(temporary, target)
+        except FileNotFoundError:
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            os.rename(temporary, target)
+
+    def add_line(self, folder: str, name: str, line: str) -> None:
+        path = f"{folder}/{name}"
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND
+        try:
+            number = os.open(path, flags, 0o666)
+        except FileNotFoundError:
+            os.makedirs(folder, exist_ok=True)
+            number = os.open(path, flags, 0o666)
+        with open(number, "r+b", buffering=0) as f:
+            _lock(number)  # released when the file is closed
+            text = f.read().decode("utf-8", errors="replace")
+            added = _line_to_add(text, line)
+            if added:
+                f.write(added.encode())
+
+
+def _write_all(number: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(number, view) :]
+
+
+def _read_whole(path: str) -> bytes:
+    """What ``open(path, "rb").read()`` gives, in a third of the time for small files."""
+    number = os.open(path, os.O_RDONLY)
+    try:
+        data = piece = os.read(number, _PIECE)
+        while len(piece) == _PIECE:
+            piece = os.read(number, _PIECE)
+            data += piece
+        return data
+    finally:
+        os.close(number)
+
+
+def _lock(number: int) -> None:
+    """Keeps other writers of the file out; without it, a line may only be there twice."""
+    import fcntl
+
+    try:
+        fcntl.flock(number, fcntl.LOCK_EX)
+    except OSError:  # a network file system without locks
+        logger.debug("the file system has no locks", exc_info=True)
+
+
+def _line_to_add(text: str, line: str) -> str:
+    """What to append so that the text has the line."""
+    lines = text.split("\n")
+    if len(lines) > 1 and not lines[-1]:
+        del lines[-1]
+    if text and line in (known.strip() for known in lines):
+        return ""
+    return ("" if not text or text.endswith("\n") else "\n") + line + "\n"
+
+
+class RemoteFiles:
+    """Files of any other file system, most of which store objects whole.
+
+    Lines are added by reading and writing the object, and looked at again: there is no lock.
+    """
+
+    def __init__(self, fs: "AbstractFileSystem") -> None:
+        self._fs = fs
+
+    def exists(self, path: str) -> bool:
+        return bool(self._fs.exists(path))
+
+    def folders(self, folder: str) -> list[str]:
+        return [_name(i) for i in self._list(folder) if i["type"] == "directory"]
+
+    def read_all(self, folder: str) -> Iterator[tuple[str, bytes]]:
+        names = [_name(info) for info in self._list(folder) if info["type"] == "file"]
+        for name in sorted(names, key=written_order):
+            try:
+                yield name, self._fs.cat_file(f"{folder}/{name}")
+            except OSError as err:
+                logger.warning("`%s/%s` is left out: %s", folder, name, err)
+
+    def _list(self, folder: str) -> list[dict[str, Any]]:
+        self._fs.invalidate_cache(folder)
+        try:
+            return sorted(self._fs.ls(folder, detail=True), key=_name)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def create(self, folder: str, data: bytes) -> None:
+        self._fs.makedirs(folder, exist_ok=True)
+        name = f"{generate_filename()}-{uuid.uuid4().hex[:8]}"
+        self._fs.pipe_file(f"{folder}/{name}", data)
+
+    def add_line(self, folder: str, name: str, line: str) -> None:
+        self._fs.makedirs(folder, exist_ok=True)
+        path = f"{folder}/{name}"
+        pause_s = _FIRST_PAUSE_S
+        for _ in range(_TRIES):
+            text = self._read(path)
+            added = _line_to_add(text, line)
+            if not added:
+                return
+            self._fs.pipe_file(path, (text + added).encode())
+            if not _line_to_add(self._read(path), line):
+                return
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, 1.0)
+        logger.warning("`%s` is not noted in `%s`: others keep writing it", line, path)
+
+    def _read(self, path: str) -> str:
+        try:
+            data: bytes = self._fs.cat_file(path)
+        except FileNotFoundError:
+            return ""
+        return data.decode("utf-8", errors="replace")
+
+
+def _name(info: dict[str, Any]) -> str:
+    return str(info["name"]).rstrip("/").rpartition("/")[2]

@@ -1,0 +1,315 @@
+"""Tracks runs in MLflow. Needs ``torchx[mlflow]``.
+
+A run of TorchX is the MLflow run of that name, in one experiment: metadata are its tags, artifacts
+are uploaded.
+"""
+
+import os
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+from torchx.errors import InvalidInput, TorchXError
+from torchx.settings import ENV_TORCHX_JOB_ID
+from torchx.tracker.api import Lineage, TrackerArtifact, TrackerBase, TrackerSource
+
+if TYPE_CHECKING:
+    from mlflow.entities import Experiment, Run
+
+__all__ = ["ENV_TORCHX_TRACKING_EXPERIMENT_NAME", "MLflowTracker", "create_tracker"]
+
+ENV_TORCHX_TRACKING_EXPERIMENT_NAME = "TORCHX_TRACKING_EXPERIMENT_NAME"
+
+_RUN_NAME_TAG = "mlflow.runName"
+_ARTIFACT_TAG = "torchx.artifact.metadata."
+_FILE_SIZE = "mlflow.file_size"
+_SETTINGS = ("tracking_uri", "artifact_location")
+
+_Primitive = (str, int, float, bool, type(None))
+
+
+class AmbiguousRun(TorchXError, RuntimeError):
+    """More than one MLflow run has the name."""
+
+
+def _mlflow() -> Any:
+    try:
+        import mlflow
+    except ModuleNotFoundError as err:
+        msg = f"the MLflow tracker needs mlflow: {err}; pip install 'torchx[mlflow]'"
+        raise ModuleNotFoundError(msg, name=err.name) from None
+    return mlflow
+
+
+def _default_tracking_uri() -> str:
+    return f"file://{tempfile.gettempdir()}/torchx/mlruns"
+
+
+class MLflowTracker(TrackerBase):
+    """Tracks runs in one experiment, which is made if it does not exist.
+
+    Args:
+        experiment_name: ``default_experiment_name()`` for ``None``.
+        tracking_uri: of MLflow's store or server.
+        artifact_location: where a new experiment keeps artifacts; MLflow's choice for ``None``.
+    """
+
+    def __init__(
+        self,
+        experiment_name: str | None = None,
+        tracking_uri: str = _default_tracking_uri(),
+        artifact_location: str | None = None,
+    ) -> None:
+        mlflow = _mlflow()
+        self.tracking_uri = tracking_uri
+        mlflow.set_tracking_uri(tracking_uri)
+        name = experiment_name or self.default_experiment_name()
+        with _on_rank0_first():
+            self.experiment: Experiment = _get_or_create(name, artifact_location)
+        job_id = os.environ.get(ENV_TORCHX_JOB_ID)
+        if job_id:
+            self.get_run(job_id)
+
+    @staticmethod
+    def default_experiment_name() -> str:
+        """``default-experiment/{user}/{host}``."""
+        import getpass
+        import socket
+
+        return f"default-experiment/{getpass.getuser()}/{socket.getfqdn()}"
+
+    @property
+    def experiment_id(self) -> str:
+        """Id of the experiment."""
+        return str(self.experiment.experiment_id)
+
+    @property
+    def experiment_name(self) -> str:
+        """Name of the experiment."""
+        return str(self.experiment.name)
+
+    @property
+    def artifact_location(self) -> str:
+        """URI below which the experiment keeps artifacts."""
+        return str(self.experiment.artifact_location)
+
+    def get_run(self, run_name: str) -> "Run":
+        """The run that is active, whatever its name; else that of the name, which becomes active.
+
+        A run that does not exist is started.
+
+        Raises:
+            RuntimeError: if more than one run has the name.
+        """
+        mlflow = _mlflow()
+        active = mlflow.active_run()
+        if active is not None:
+            return mlflow.get_run(active.info.run_id)
+        found = self._search(run_name)
+        if not found:
+            return mlflow.start_run(experiment_id=self.experiment_id, run_name=run_name)
+        mlflow.start_run(run_id=found[0].info.run_id, experiment_id=self.experiment_id)
+        return mlflow.get_run(found[0].info.run_id)
+
+    def get_run_id(self, run_name: str) -> str:
+        """Id of ``get_run(run_name)``."""
+        return str(self.get_run(run_name).info.run_id)
+
+    def close(self) -> None:
+        """Ends the active run; needed before another one is used."""
+        _mlflow().end_run()
+
+    def add_metadata(self, run_id: str, **kwargs: object) -> None:
+        """Sets tags; they are read back as text."""
+        self.get_run(run_id)
+        _mlflow().set_tags(kwargs)
+
+    def metadata(self, run_id: str) -> Mapping[str, object]:
+        """Tags of the run, MLflow's own as well; empty for an unknown run."""
+        run = self._look(run_id)
+        return dict(run.data.tags) if run is not None else {}
+
+    def add_artifact(
+        self,
+        run_id: str,
+        name: str,
+        path: str,
+        metadata: Mapping[str, object] | None = None,
+    ) -> None:
+        """Uploads a local file into the folder ``name`` of the run's artifacts."""
+        mlflow = _mlflow()
+        self.get_run(run_id)
+        mlflow.log_artifact(path, name)
+        if metadata:
+            prefix = f"{_ARTIFACT_TAG}{name}."
+            mlflow.set_tags({f"{prefix}{key}": value for key, value in metadata.items()})
+
+    def artifacts(self, run_id: str) -> Mapping[str, TrackerArtifact]:
+        """Artifacts by the folder that they are in; empty for an unknown run."""
+        run = self._look(run_id)
+        if run is None:
+            return {}
+        base = str(run.info.artifact_uri).rstrip("/")
+        found = {}
+        for info in self._files(run.info.run_id, None):
+            name, _, _file = info.path.rpartition("/")
+            prefix = f"{_ARTIFACT_TAG}{name}."
+            metadata: dict[str, object] = {
+                key.removeprefix(prefix): value
+                for key, value in run.data.tags.items()
+                if key.startswith(prefix)
+            }
+            metadata[_FILE_SIZE] = info.file_size
+            found[name] = TrackerArtifact(name, f"{base}/{info.path}", metadata)
+        return found
+
+    def run_ids(self, **kwargs: str) -> Iterable[str]:
+        """Names of the experiment's runs; filters are ignored."""
+        return [
+            run.data.tags[_RUN_NAME_TAG]
+            for run in self._search(None)
+            if _RUN_NAME_TAG in run.data.tags
+        ]
+
+    def add_source(self, run_id: str, source_id: str, artifact_name: str | None = None) -> None:
+        """MLflow has no sources.
+
+        Raises:
+            NotImplementedError: always.
+        """
+        raise NotImplementedError("the MLflow tracker does not keep sources")
+
+    def sources(self, run_id: str, artifact_name: str | None = None) -> Iterable[TrackerSource]:
+        """MLflow has no sources.
+
+        Raises:
+            NotImplementedError: always.
+        """
+        raise NotImplementedError("the MLflow tracker does not keep sources")
+
+    def lineage(self, run_id: str) -> Lineage:
+        """MLflow has no lineage.
+
+        Raises:
+            NotImplementedError: always.
+        """
+        raise NotImplementedError("the MLflow tracker does not keep lineage")
+
+    def log_params_flat(self, run_name: str, cfg: Any, key: str = "") -> None:
+        """Logs a config as parameters with dotted names.
+
+        Dataclasses and mappings become ``a.b``; sequences of plain values stay whole, those of
+        others become ``a._0.b``; what is empty is logged as it is.
+        """
+        self.get_run(run_name)
+        params = dict(_flatten(cfg, key))
+        if params:
+            _mlflow().log_params(params)
+
+    def _look(self, run_name: str) -> "Run | None":
+        """The run of that name, without making it or making it active."""
+        found = self._search(run_name)
+        return found[0] if found else None
+
+    def _search(self, run_name: str | None) -> "list[Run]":
+        mlflow = _mlflow()
+        text = "" if run_name is None else f"tags.`{_RUN_NAME_TAG}` = {_literal(run_name)}"
+        runs = list(
+            mlflow.search_runs(
+                experiment_ids=[self.experiment_id], filter_string=text, output_format="list"
+            )
+        )
+        if run_name is not None and len(runs) > 1:
+            msg = (
+                f"More than 1 run found for run_name `{run_name}` in experiment"
+                f" `{self.experiment_name}`: {[run.info.run_id for run in runs]}"
+            )
+            raise AmbiguousRun(msg)
+        return runs
+
+    def _files(self, mlflow_id: str, folder: str | None) -> Iterator[Any]:
+        from mlflow.tracking import MlflowClient
+
+        for info in MlflowClient().list_artifacts(mlflow_id, folder):
+            if info.is_dir:
+                yield from self._files(mlflow_id, info.path)
+            else:
+                yield info
+
+
+def _get_or_create(name: str, artifact_location: str | None) -> Any:
+    mlflow = _mlflow()
+    experiment = mlflow.get_experiment_by_name(name)
+    if experiment is None:
+        created = mlflow.create_experiment(name, artifact_location=artifact_location)
+        experiment = mlflow.get_experiment(created)
+    return experiment
+
+
+def _literal(text: str) -> str:
+    """As a value in MLflow's search syntax, which knows no escapes."""
+    if "'" not in text:
+        return f"'{text}'"
+    if '"' not in text:
+        return f'"{text}"'
+    msg = f"the name of an MLflow run cannot have both kinds of quotes, given: {text}"
+    raise InvalidInput(msg)
+
+
+def _on_rank0_first() -> AbstractContextManager[None]:
+    """Lets rank 0 go first where PyTorch is in use."""
+    import sys
+
+    if "torch" not in sys.modules:
+        return nullcontext()
+    from torchx.distributed import on_rank0_first
+
+    return on_rank0_first()
+
+
+def _flatten(value: Any, key: str) -> Iterator[tuple[str, Any]]:
+    import dataclasses
+
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+    if isinstance(value, Mapping) and value:
+        for name, item in value.items():
+            yield from _flatten(item, f"{key}.{name}" if key else str(name))
+    elif _is_objects(value):
+        for i, item in enumerate(value):
+            yield from _flatten(item, f"{key}._{i}" if key else f"_{i}")
+    else:
+        yield key, value
+
+
+def _is_objects(value: Any) -> bool:
+    """Whether it is a sequence of what has parts of its own."""
+    if not isinstance(value, Sequence) or isinstance(value, (str, bytes)):
+        return False
+    return bool(value) and not all(isinstance(item, _Primitive) for item in value)
+
+
+def create_tracker(config: str | None) -> MLflowTracker:
+    """A tracker as section ``[tracker:mlflow]`` of a ``.torchxconfig`` describes it.
+
+    Args:
+        config: the folder that the file is in; the working directory for ``None``.
+
+    Raises:
+        ValueError: for a setting that there is not.
+    """
+    from torchx.runner.config import get_configs
+
+    settings = get_configs("tracker", "mlflow", dirs=[config or "."])
+    settings.pop("config", None)
+    name = settings.pop("experiment_name", None)
+    name = os.environ.get(ENV_TORCHX_TRACKING_EXPERIMENT_NAME) or name
+    unknown = sorted(settings.keys() - set(_SETTINGS))
+    if unknown:
+        msg = (
+            f"unknown settings in section `[tracker:mlflow]`: {', '.join(unknown)};"
+            f" there are: experiment_name, {', '.join(_SETTINGS)}"
+        )
+        raise InvalidInput(msg)
+    return MLflowTracker(experiment_name=name, **settings)
