@@ -3,8 +3,8 @@
 import pytest
 
 from tests.docker_engine import image_with_init, needs_docker, skip_without_docker
-from torchx.schedulers.docker_scheduler import create_scheduler
-from torchx.testing.scheduler_suite import Jobs, SchedulerContract
+from torchx.schedulers.docker_scheduler import DockerScheduler, create_scheduler
+from torchx.testing.scheduler_suite import SchedulerContract
 
 skip_without_docker()
 pytestmark = needs_docker
@@ -19,14 +19,28 @@ def docker_client():
     client.close()
 
 
+class RecordingScheduler(DockerScheduler):
+    """Knows what it started, which is deleted after the test."""
+
+    def __init__(self, session_name):
+        super().__init__(session_name)
+        self.started = []
+
+    def schedule(self, dryrun_info):
+        self.started.append(super().schedule(dryrun_info))
+        return self.started[-1]
+
+
 class TestLocalDocker(SchedulerContract):
     requires_resource = False
     timeout_s = 60
 
     @pytest.fixture
     def scheduler(self):
-        scheduler = create_scheduler("test")
+        scheduler = RecordingScheduler("test")
         yield scheduler
+        for app_id in scheduler.started:
+            scheduler.delete(app_id)
         scheduler.close()
 
     @pytest.fixture
@@ -38,11 +52,3 @@ class TestLocalDocker(SchedulerContract):
     @pytest.fixture
     def image(self, docker_client):
         return image_with_init(docker_client)
-
-    @pytest.fixture
-    def jobs(self, scheduler, opts, image, resource):
-        jobs = Jobs(scheduler, opts, image, resource, self.timeout_s)
-        yield jobs
-        jobs.clean_up()
-        for app_id in jobs._started:
-            scheduler.delete(app_id)

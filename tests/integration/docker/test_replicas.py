@@ -141,6 +141,19 @@ def test_the_command_line_runs_a_job_and_knows_it_afterwards(apps):
     assert torchx("status", handle).returncode != 0
 
 
+def test_the_workspace_is_in_the_image_as_it_is_now(apps, tmp_path):
+    (tmp_path / "note").write_text("first\n")
+    run = ["run", "-s", "local_docker", f"--workspace={tmp_path}", "--wait", "-cfg"]
+    # without `image_repo` needed, and with one all the same: nothing is pushed
+    for text, cfg in (("first", "quiet=true"), ("second", "image_repo=localhost:1/never/pushed")):
+        (tmp_path / "note").write_text(f"{text}\n")
+        done = torchx(*run, cfg, "utils.sh", "--image", apps.image, "cat", "note")
+        handle = done.stdout.strip()
+        apps.started.append(handle.rpartition("/")[2])
+        assert done.returncode == 0, done.stderr
+        assert torchx("log", handle).stdout.split()[-1] == text
+
+
 @pytest.mark.parametrize("j", ["1x2", "2x2"])
 def test_an_all_reduce_with_pytorch_over_the_network(apps, docker_client, j):
     image = image_id(docker_client, "torchx-test/torch")

@@ -2,7 +2,7 @@
 
 import heapq
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from torchx.errors import BackendUnavailable
@@ -18,6 +18,8 @@ _HEADER_BYTES = 8
 _BLOCK_CHARS = 1 << 16
 _HOLD_NS = 100_000_000
 """How long a line of one replica waits for older ones of others, while they are followed."""
+_PATIENCE_S = 5.0
+"""How long the first lines wait until all replicas are being read."""
 _REOPEN_S = 0.2
 _RESTART_S = 30.0
 _SEARCHED_LINES = 2000
@@ -130,10 +132,21 @@ def read(daemon: Daemon, source: Source, query: Query) -> Iterator[Line]:
 
 
 class Follower:
-    """Reads one replica until its container has ended for good."""
+    """Reads one replica until its container has ended for good.
 
-    def __init__(self, daemon: Daemon, source: Source, query: Query) -> None:
+    Args:
+        opened: called when the daemon begins to send what there is of the replica.
+    """
+
+    def __init__(
+        self,
+        daemon: Daemon,
+        source: Source,
+        query: Query,
+        opened: "Callable[[Source], None] | None" = None,
+    ) -> None:
         self.source = source
+        self._opened = opened
         self._daemon = daemon
         self._query = query
         self._stream: Any = None
@@ -194,6 +207,8 @@ class Follower:
         self._stream = stream = CancellableStream(chunks, response)
         if self._closed:
             stream.close()
+        if self._opened is not None:
+            self._opened(self.source)
         try:
             for output, content in split_frames(stream):
                 line = joiner.add(output, content)
@@ -298,49 +313,84 @@ def follow_one(daemon: Daemon, source: Source, query: Query) -> Iterator[LogBloc
 def follow_merged(daemon: Daemon, sources: Sequence[Source], query: Query) -> Iterator[LogBlock]:
     """Lines of several replicas as they come, in the order of time but for what comes late."""
     import threading
-    from queue import Empty, SimpleQueue
+    from queue import SimpleQueue
 
     found: SimpleQueue[Any] = SimpleQueue()
-    followers = [Follower(daemon, source, query) for source in sources]
+
+    def opened(source: Source) -> None:
+        found.put((source, _OPENED, None))
+
+    followers = [Follower(daemon, source, query, opened) for source in sources]
     for follower in followers:
         threading.Thread(
             target=_feed, args=(follower, found), name="torchx-docker-log", daemon=True
         ).start()
-    live = len(followers)
-    held: list[tuple[bytes, int, int, bytes, Source]] = []
-    failure: BaseException | None = None
-    number = 0
+    merge = _Merge(sources)
     skew_ns = daemon.clock_skew_ns()
     try:
-        while live or held:
-            timeout = _HOLD_NS / 1e9 if held else None
-            try:
-                items = [found.get(timeout=timeout) if live else None]
-                while not found.empty():
-                    items.append(found.get_nowait())
-            except Empty:
-                items = []
-            for item in items:
-                if item is None:
-                    continue
-                source, stamp, text = item
-                if stamp is None:
-                    live -= 1
-                    failure = failure or text
-                    continue
-                number += 1
-                heapq.heappush(held, (stamp, source.order, number, text, source))
-            newest = _stamp_of(skew_ns - _HOLD_NS) if live and items else b"\xff"
-            ready = []
-            while held and held[0][0] <= newest:
-                _, _, _, text, source = heapq.heappop(held)
-                ready.append((source, text))
-            yield from to_blocks(ready)
-        if failure is not None:
-            raise failure
+        while merge.live or merge.held:
+            items = _take(found, _HOLD_NS / 1e9 if merge.held else None) if merge.live else []
+            merge.add(items)
+            if merge.complete_from_the_start():
+                quiet = not (merge.live and items)
+                before = b"\xff" if quiet else _stamp_of(skew_ns - _HOLD_NS)
+                yield from to_blocks(merge.before(before))
+        if merge.failure is not None:
+            raise merge.failure
     finally:
         for follower in followers:
             follower.close()
+
+
+def _take(found: "SimpleQueue[Any]", timeout_s: float | None) -> "list[Any]":
+    """All that is on the queue, at least one item; nothing after the time."""
+    from queue import Empty
+
+    try:
+        items = [found.get(timeout=timeout_s)]
+    except Empty:
+        return []
+    while not found.empty():
+        items.append(found.get_nowait())
+    return items
+
+
+class _Merge:
+    """Holds lines of several replicas until it is known that none before them will come."""
+
+    def __init__(self, sources: Sequence[Source]) -> None:
+        self.live = len(sources)
+        """How many replicas are still being read."""
+        self.held: list[tuple[bytes, int, int, bytes, Source]] = []
+        self.failure: BaseException | None = None
+        self._silent = {source.order for source in sources}
+        self._deadline = time.monotonic() + _PATIENCE_S
+        self._number = 0
+
+    def add(self, items: "Iterable[Any]") -> None:
+        """Takes what ``_feed`` put on the queue."""
+        for source, stamp, text in items:
+            self._silent.discard(source.order)
+            if stamp is None:
+                self.live -= 1
+                self.failure = self.failure or text
+            elif stamp is not _OPENED:
+                self._number += 1
+                heapq.heappush(self.held, (stamp, source.order, self._number, text, source))
+
+    def complete_from_the_start(self) -> bool:
+        """Whether every replica is being read: what one printed may be older than all the rest."""
+        return not self._silent or time.monotonic() >= self._deadline
+
+    def before(self, stamp: bytes) -> Iterator[tuple[Source, bytes]]:
+        """Lines of that time and earlier, which are no longer held."""
+        while self.held and self.held[0][0] <= stamp:
+            _, _, _, text, source = heapq.heappop(self.held)
+            yield source, text
+
+
+_OPENED = object()
+"""On the queue in place of the time of a line: the replica is being read from now on."""
 
 
 def _feed(follower: Follower, found: "SimpleQueue[Any]") -> None:

@@ -63,6 +63,9 @@ class DockerScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
     )
     _runs_elsewhere = False
 
+    # an image that this daemon has built need not go through a registry
+    _runs_elsewhere = False
+
     def __init__(self, session_name: str, docker_client: Any = None) -> None:
         super().__init__("docker", session_name, docker_client=docker_client)
         self._given_client = docker_client
