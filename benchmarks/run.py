@@ -61,11 +61,8 @@ def script(name: str, **budgets: Budget) -> Workload:
 
 
 TENTH = Budget(0.1, "other")
-<<<<<<< HEAD
 FIFTIETH = Budget(0.02, "other")
-=======
 HALF = Budget(0.5, "other")
->>>>>>> main
 NONE = Budget(0, "value")
 BARE = Workload("bare", ("python", "-c", "pass"), {"s": Budget(1, "bare")})
 WORKLOADS = [
@@ -94,11 +91,9 @@ WORKLOADS = [
     script("lines_cli", lines_per_s=Budget(3, "other", at_least=True), broken=NONE, lost=NONE),
     script("line_latency", p50_ms=Budget(10, "value"), p95_ms=Budget(25, "value")),
     script("wait_latency", p50_ms=Budget(20, "value")),
-<<<<<<< HEAD
     script("slurm_dryrun", one_role_s=FIFTIETH, many_roles_s=TENTH),
     script("slurm_watch", calls_per_min=Budget(65, "value")),
     script("slurm_follow", calls_per_min=Budget(6, "value"), cpu_ms_per_s=TENTH),
-=======
     Workload(
         "workspace_20k",
         ("python", str(SCRIPTS / "workspace_20k.py")),
@@ -128,7 +123,6 @@ WORKLOADS = [
         {"new_s": Budget(1, "other"), "unchanged_s": TENTH, "changed_s": Budget(1 / 3, "other")},
         most_runs=2,
     ),
->>>>>>> main
 ]
 
 
