@@ -79,7 +79,9 @@ def test_a_restarted_job_keeps_the_logs_of_all_attempts(cluster: Cluster):
 
 
 def test_a_requeue_from_outside_is_an_attempt_too(cluster: Cluster):
-    app_id = cluster.start(sh("echo attempt $TORCHX_ATTEMPT; [ $TORCHX_ATTEMPT = 1 ] || sleep 600"))
+    app_id = cluster.start(
+        sh("echo attempt $TORCHX_ATTEMPT; [ $TORCHX_ATTEMPT = 1 ] || exec sleep 600")
+    )
     cluster.until(lambda: cluster.lines(app_id))
     subprocess.run(["scontrol", "requeue", app_id], check=True)
     assert cluster.lines(app_id, should_tail=True) == ["attempt 0\n", "attempt 1\n"]

@@ -41,6 +41,14 @@ def test_a_job_runs_in_the_copy_of_its_workspace(cluster: Cluster, source, tmp_p
     assert role.image == str(job_dir)
 
 
+def test_the_root_of_a_copy_is_told_in_full(source):
+    app = AppDef("a", [Role("r", "", entrypoint="cat", args=["${img_root}/data"])])
+    with get_runner() as runner:
+        info = runner.dryrun(app, "slurm", {"job_dir": "run1"}, workspace=str(source))
+    assert info.request.replicas["r-0"].args == [f"{Path.cwd()}/run1/data"]
+    assert Path("run1/data").exists()
+
+
 def test_without_a_job_dir_nothing_is_copied(source, tmp_path):
     app = AppDef("a", [Role("r", "img", entrypoint="true")])
     with get_runner() as runner:

@@ -142,25 +142,21 @@ class Queue:
         with self._lock:
             while True:
                 now = time.monotonic()
-                due = self._asked + self._interval_s()
-                if now >= due:
+                if now >= self._asked + self._interval_s(urgent=newer_than is not None):
                     self._refresh()
                 if newer_than is None or self._asked >= newer_than:
                     break
-                time.sleep(max(self._asked + self._interval_s() - time.monotonic(), 0.0))
+                wait_s = self._asked + self._interval_s(urgent=True) - time.monotonic()
+                time.sleep(max(wait_s, 0.0))
             if self._error is not None:
                 fresh = self._answered is not None and now - self._answered < STALE_S
                 if not fresh or newer_than is not None:
                     raise self._error
             return self._jobs
 
-    @property
-    def next_s(self) -> float:
-        """Seconds until there may be news."""
-        return max(self._asked + self._interval_s() - time.monotonic(), 0.0)
-
-    def _interval_s(self) -> float:
-        by_load = min(self._took_s * LOAD_FACTOR, MAX_INTERVAL_S)
+    def _interval_s(self, urgent: bool) -> float:
+        """Between two calls; somebody waits for an urgent one, as for a job nobody heard of yet."""
+        by_load = min(self._took_s * (1 if urgent else LOAD_FACTOR), MAX_INTERVAL_S)
         by_faults = min(2.0**self._failures, MAX_INTERVAL_S) if self._failures else 0.0
         return max(MIN_INTERVAL_S, by_load, by_faults)
 

@@ -112,6 +112,10 @@ class SlurmScheduler(MultiWorkspaceMixin, Scheduler[SlurmOpts]):
         named = copy.copy(app)
         named.roles = [copy.copy(role) for role in app.roles]
         images = self.dryrun_push_images(named, cfg)
+        if builder == "dir" and cfg.get("job_dir"):
+            for role in named.roles:
+                if role.workspace:  # the job runs in the copy, where a relative path is another one
+                    role.image = os.path.abspath(os.path.expanduser(role.image))
         facts = Facts()
         if any(role.resource.memMB > 0 for role in app.roles):
             partition = cfg.get("partition")

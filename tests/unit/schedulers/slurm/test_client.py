@@ -2,7 +2,9 @@
 
 import json
 import os
+import signal
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -412,3 +414,69 @@ def test_a_request_is_plain_data(scheduler):
 
     info = scheduler.submit_dryrun(APP, {})
     assert json.dumps(dataclasses.asdict(info.request))
+
+
+# -- several at once ----------------------------------------------------------------------------
+
+KEEP_SCRIPT = """\
+#!{python}
+# Reads the script some time after it was started, and keeps what it read by the name of the app.
+import os, sys, time
+time.sleep(0.2)
+here = os.path.dirname(os.path.abspath(sys.argv[0]))
+with open(sys.argv[-2]) as f:
+    text = f.read()
+with open(os.path.join(here, "script-" + sys.argv[-1].rpartition(":")[2]), "w") as f:
+    f.write(text)
+print(os.getpid())
+"""
+
+
+def test_two_submissions_into_one_directory_do_not_mix_their_scripts(fake_slurm, tmp_path):
+    fake_slurm.program("sbatch", KEEP_SCRIPT)
+
+    def submit(name: str) -> None:
+        app = AppDef(name, [Role("r", "", entrypoint=f"run-{name}")])
+        create_scheduler("t").submit(app, {"job_dir": str(tmp_path / "job")})
+
+    names = [f"app{i}" for i in range(4)]
+    threads = [threading.Thread(target=submit, args=(name,)) for name in names]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for name in names:
+        assert f"set -- run-{name}\n" in (fake_slurm.folder / f"script-{name}").read_text()
+    assert len(slurm._get_job_dirs()) == 4
+
+
+def test_an_interrupted_submission_leaves_no_job(fake_slurm):
+    """Ctrl-C while sbatch waits for its answer, and the job is there."""
+    words = "import time; time.sleep(60)"
+    program = SUBMIT_AND_LOSE.replace("sys.stderr.write({words!r})", words)
+    fake_slurm.program("sbatch", program)
+    fake_slurm.answer("squeue", samples.squeue())
+    fake_slurm.answer("scancel")
+    code = (
+        "from torchx.schedulers.slurm_scheduler import create_scheduler\n"
+        "from torchx.specs import AppDef, Role\n"
+        "create_scheduler('t').submit(AppDef('a', [Role('r', '', entrypoint='true')]), {})\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 30
+    while "55" not in (fake_slurm.folder / "squeue.out").read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=60) != 0
+    assert fake_slurm.calls("scancel") == [["scancel", "55"]]
+
+
+def test_the_command_line_shows_no_secret_in_a_dry_run(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    secret = "hf_it's $HOME secret"
+    command = [sys.executable, "-m", "torchx.cli.main", "run", "--dryrun", "-s", "slurm"]
+    job = ["utils.sh", "--env", f"HF_TOKEN={secret.replace('$', '$$')}", "true"]
+    done = subprocess.run([*command, *job], capture_output=True, text=True, check=True)
+    assert "export HF_TOKEN=" in done.stdout
+    assert "secret" not in done.stdout + done.stderr

@@ -84,7 +84,7 @@ def escaped(text: str) -> str:
 
 
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(args=st.lists(values, max_size=6), env=st.dictionaries(names, values, max_size=6))
 def test_every_value_arrives_byte_for_byte(srun, args, env):
