@@ -60,7 +60,7 @@ class DockerWorkspaceMixin(WorkspaceMixin[dict[str, tuple[str, str]]]):
     LABEL_VERSION: str = "torchx.pytorch.org/version"
 
     _runs_elsewhere: bool = True
-    """Whether jobs run where images come from a registry, so that there is a push step."""
+    """Whether jobs run where images come from a registry, so that all are pushed."""
 
     def __init__(self, *args: Any, docker_client: Any = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -138,12 +138,9 @@ class DockerWorkspaceMixin(WorkspaceMixin[dict[str, tuple[str, str]]]):
         Raises:
             KeyError: if there is an image to push and no ``image_repo``.
         """
-        images: dict[str, tuple[str, str]] = {}
+        images = self.planned_images(app)
         for role in app.roles:
             if not role.image.startswith(_LOCAL_ID):
-                plan = self._find_plan(role.image)
-                if plan is not None:
-                    images[plan.image] = (plan.repository, plan.tag)
                 continue
             repository = _image_repo(cfg)
             if not repository:
@@ -157,6 +154,11 @@ class DockerWorkspaceMixin(WorkspaceMixin[dict[str, tuple[str, str]]]):
             images[role.image] = (repository, tag)
             role.image = f"{repository}:{tag}"
         return images
+
+    def planned_images(self, app: AppDef) -> dict[str, tuple[str, str]]:
+        """Images of roles that are made in a registry: repository and tag of each, by its name."""
+        plans = [self._find_plan(role.image) for role in app.roles]
+        return {plan.image: (plan.repository, plan.tag) for plan in plans if plan is not None}
 
     def push_images(self, images_to_push: dict[str, tuple[str, str]]) -> None:
         """Pushes local images; ``pushed_image`` knows their digests afterwards.
@@ -227,9 +229,7 @@ class DockerWorkspaceMixin(WorkspaceMixin[dict[str, tuple[str, str]]]):
     def _check_registry_can(
         self, image: str, entries: Sequence[Entry], cfg: Mapping[str, CfgVal]
     ) -> None:
-        if not self._runs_elsewhere:
-            why = "images of this scheduler stay on this machine"
-        elif has_dockerfile(entries):
+        if has_dockerfile(entries):
             why = f"the workspace has a {TORCHX_DOCKERFILE}, which only a daemon can carry out"
         elif not image:
             why = "the role has no image to add the workspace to"

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import uuid
 from pathlib import Path
 
 import pytest
@@ -152,6 +153,26 @@ def test_the_workspace_is_in_the_image_as_it_is_now(apps, tmp_path):
         apps.started.append(handle.rpartition("/")[2])
         assert done.returncode == 0, done.stderr
         assert torchx("log", handle).stdout.split()[-1] == text
+
+
+@pytest.mark.registry
+def test_a_workspace_goes_through_the_registry_where_that_is_asked_for(apps, tmp_path):
+    host = f"localhost:{os.environ.get('TORCHX_TEST_REGISTRY_PORT', '5000')}"
+    base = f"{host}/{apps.image.partition(':')[0]}-{uuid.uuid4().hex[:8]}:1"
+    if subprocess.run(["docker", "tag", apps.image, base], check=False).returncode:
+        pytest.fail("the image of the tests cannot be tagged")
+    pushed = subprocess.run(["docker", "push", "-q", base], capture_output=True, check=False)
+    if pushed.returncode:
+        pytest.skip(f"no registry on {host}; start one: scripts/engines/docker registry")
+    (tmp_path / "note").write_text("through the registry\n")
+    cfg = f"image_repo={base.rpartition(':')[0]}/jobs,image_builder=registry"
+    run = ["run", "-s", "local_docker", f"--workspace={tmp_path}", "--wait", "-cfg", cfg]
+    done = torchx(*run, "utils.sh", "--image", base, "cat", "note")
+    handle = done.stdout.strip()
+    apps.started.append(handle.rpartition("/")[2])
+    assert done.returncode == 0, done.stderr
+    assert "through the registry" in torchx("log", handle).stdout
+    assert f"pushed image `{base.rpartition(':')[0]}/jobs@sha256:" in done.stderr
 
 
 @pytest.mark.parametrize("j", ["1x2", "2x2"])

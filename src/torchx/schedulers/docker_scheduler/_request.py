@@ -1,7 +1,7 @@
 """Builds the native request: one container for each replica, as plain data."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from torchx._lazy_logger import get_logger
@@ -54,6 +54,8 @@ class DockerJob:
 
     app_id: str
     containers: list[DockerContainer]
+    images_to_push: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """Images that are made in a registry: repository and tag of each, by its name."""
 
     def __repr__(self) -> str:
         return render_request(self)

@@ -61,8 +61,6 @@ class DockerScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         mounts=True,
         event_wait=True,
     )
-    _runs_elsewhere = False
-
     # an image that this daemon has built need not go through a registry
     _runs_elsewhere = False
 
@@ -103,6 +101,7 @@ class DockerScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
 
         app_id = package.make_unique(app.name)  # clients replace that name to get stable ids
         job = build_request(app, app_id, _as_opts(cfg), os.environ)
+        job.images_to_push = self.planned_images(app)
         return AppDryRunInfo(job, render_request)
 
     # -- submitting -------------------------------------------------------------------------
@@ -117,6 +116,7 @@ class DockerScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         from ._launch import launch
 
         job = dryrun_info.request
+        self.push_images(job.images_to_push)
         launch(self._daemon(), job)
         return job.app_id
 

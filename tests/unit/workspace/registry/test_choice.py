@@ -118,7 +118,7 @@ def test_docker_builds_where_a_daemon_is_needed_or_asked_for(
     assert not registry.requests
 
 
-def test_a_backend_of_this_machine_builds_with_docker(
+def test_a_backend_of_this_machine_builds_with_docker_unless_told_otherwise(
     registry: FakeRegistry, workspace: Path
 ) -> None:
     registry.add_image()
@@ -127,9 +127,14 @@ def test_a_backend_of_this_machine_builds_with_docker(
     local_docker = create_scheduler("test")
     with pytest.raises(BackendUnavailable, match="Docker daemon"):
         build(app, local_docker, image_repo=repo)
-    with pytest.raises(InvalidInput, match="stay on this machine"):
-        build(app, local_docker, image_repo=repo, image_builder="registry")
     assert not registry.requests
+    build(app, local_docker, image_repo=repo, image_builder="registry")
+    image = app.roles[0].image
+    assert image.startswith(f"{repo}@sha256:")
+    info = local_docker.submit_dryrun(app, {"image_repo": repo, "image_builder": "registry"})
+    assert list(info.request.images_to_push) == [image]
+    assert registry.requests
+    assert all(r.startswith(("GET ", "HEAD ")) for r in registry.requests)
 
 
 def test_a_local_image_is_built_on_with_docker(workspace: Path) -> None:
