@@ -177,6 +177,8 @@ def kill_tree(pid: int, number: int) -> None:
 
 
 def scancel(arguments: list[str]) -> int:
+    if option(arguments, "signal"):
+        return 1
     job = load(arguments[-1])
     if job is None or job["state"] not in ("PENDING", "RUNNING"):
         return 0

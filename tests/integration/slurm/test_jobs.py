@@ -58,6 +58,20 @@ def test_a_failed_role_fails_the_app_and_its_replica_is_named(cluster: Cluster):
     assert json.loads(found.structured_error_msg)["errorCode"] == 5
 
 
+def test_other_roles_are_asked_to_end_before_they_are_killed(cluster: Cluster):
+    bad = sh("sleep 1; exit 5", name="bad")
+    script = "trap 'sleep 1; echo saved; exit 0' TERM; echo ready; while :; do sleep 0.1; done"
+    good = sh(f"{script} 2>/dev/null", name="good")
+    stubborn = sh("trap '' TERM; echo ready; while :; do sleep 0.5; done", name="stubborn")
+    app_id, found = cluster.run(bad, good, stubborn)
+    assert found.state is AppState.FAILED
+    assert cluster.lines(app_id, "good") == ["ready\n", "saved\n"]
+    (failed,) = cluster.scheduler.failed_replicas(app_id)
+    assert failed.role == "bad"
+    states = {s.role: s.replicas[0].state for s in found.roles_statuses}
+    assert states["stubborn"] is AppState.CANCELLED
+
+
 def test_a_replica_that_is_killed_is_told_by_its_signal(cluster: Cluster):
     app_id, found = cluster.run(sh("kill -SEGV $$"))
     assert found.state is AppState.FAILED

@@ -71,16 +71,21 @@ torchx_pids=()
 
 _TAIL = """\
 
-# the first role that fails ends the others
+# the first role that fails ends the others, which have some seconds for it
 exitcode=0
+torchx_timer=''
 torchx_left=${#torchx_pids[@]}
 while [ "$torchx_left" -gt 0 ]; do
     if [ "${#torchx_pids[@]}" = 1 ]; then
         wait ${torchx_pids[*]}
     elif [ "${BASH_VERSINFO[0]}" -ge 5 ]; then
-        wait -n ${torchx_pids[*]} # without those that have ended
+        wait -n ${torchx_pids[*]} $torchx_timer # without those that have ended
     else
         sleep 1
+    fi
+    if [ -n "$torchx_timer" ] && ! kill -0 "$torchx_timer" 2>/dev/null; then
+        torchx_timer=''
+        kill ${torchx_pids[*]} 2>/dev/null
     fi
     for torchx_i in "${!torchx_pids[@]}"; do
         torchx_pid=${torchx_pids[torchx_i]}
@@ -95,12 +100,22 @@ while [ "$torchx_left" -gt 0 ]; do
         if [ "$torchx_code" != 0 ] && [ "$exitcode" = 0 ]; then
             exitcode=$torchx_code
             echo "role ${torchx_roles[torchx_i]} failed with code $torchx_code, ending the job" >&2
-            for torchx_pid in "${torchx_pids[@]}"; do
-                [ -z "$torchx_pid" ] || kill "$torchx_pid" 2>/dev/null
-            done
+            # srun itself knows only how to kill its tasks
+            if [ "$torchx_left" = 0 ]; then
+                :
+            elif scancel --quiet --signal=TERM "$SLURM_JOB_ID" 2>/dev/null; then
+                sleep 10 &
+                torchx_timer=$!
+            else
+                kill ${torchx_pids[*]} 2>/dev/null
+            fi
         fi
     done
 done
+if [ -n "$torchx_timer" ]; then
+    disown "$torchx_timer" # or its end would be reported
+    kill "$torchx_timer" 2>/dev/null
+fi
 
 echo "job exited with code $exitcode"
 if [ "$exitcode" != 0 ] && [ -z "$torchx_killed" ] &&

@@ -56,6 +56,7 @@ def srun(fake_slurm, tmp_path):
     """A folder to run in, with a srun that runs tasks here and a scontrol that does nothing."""
     fake_slurm.program("srun", SRUN)
     fake_slurm.program("scontrol", CANNED)
+    fake_slurm.answer("scancel", code=1)
     folder = tmp_path / "work dir"
     folder.mkdir()
     return folder
