@@ -98,18 +98,40 @@ def on_rank0_first() -> Iterator[None]:
 
 @contextmanager
 def on_local_rank0_first() -> Iterator[None]:
-    """Lets the first process of each machine go through the block before the others."""
-    with _first(is_local_rank0()):
+    """Lets the first process of each machine go through the block before the others of it.
+
+    Machines do not wait for each other, where the launcher tells how many processes each has
+    (``LOCAL_WORLD_SIZE``, as torchrun does).
+    """
+    with _first(is_local_rank0(), _machine_group()):
         yield
 
 
 @contextmanager
-def _first(mine: bool) -> Iterator[None]:
+def _first(mine: bool, group: Any = None) -> Iterator[None]:
     grouped = _initialized()
     if grouped and not mine:
-        dist.barrier()
+        dist.barrier(group)
     try:
         yield
     finally:
         if grouped and mine:
-            dist.barrier()
+            dist.barrier(group)
+
+
+_machine_groups: list[tuple[Any, Any]] = []
+"""The default group and the group of this machine that was made within it, once there is one."""
+
+
+def _machine_group() -> Any:
+    """The group of this machine's processes; ``None``, for all, where it cannot be told apart."""
+    size = int(os.environ.get("LOCAL_WORLD_SIZE", "0"))
+    if not _initialized() or not 0 < size < world_size() or not dist.is_gloo_available():
+        return None
+    if not _machine_groups or _machine_groups[0][0] is not dist.group.WORLD:
+        first = rank() - local_rank()  # torchrun numbers the processes of a machine in a row
+        group = dist.new_group(
+            list(range(first, first + size)), backend="gloo", use_local_synchronization=True
+        )
+        _machine_groups[:] = [(dist.group.WORLD, group)]
+    return _machine_groups[0][1]

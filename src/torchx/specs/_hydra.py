@@ -40,7 +40,7 @@ def _token(name: str) -> str:
 
 def _with_macros(value: Any) -> Any:
     """The value with the tokens in its texts replaced by the macros that they stand for."""
-    if isinstance(value, str):
+    if type(value) is str:  # not the enums that are texts too
         for name in _MACROS:
             value = value.replace(_token(name), getattr(macros, name))
         return value

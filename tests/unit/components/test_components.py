@@ -1,6 +1,10 @@
 """Built-in components, structured arguments, the finder, helper programs."""
 
+import os
+import shlex
+import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -9,10 +13,11 @@ from hypothesis import strategies as st
 
 import torchx.specs as specs
 from torchx import IMAGE
-from torchx.components import dist, utils
+from torchx.components import dist, interpret, metrics, serve, train, utils
 from torchx.components.component_test_base import ComponentTestCase
 from torchx.components.structured_arg import StructuredJArgument, StructuredNameArgument
-from torchx.specs import BindMount, Resource
+from torchx.runner import get_runner
+from torchx.specs import BindMount, Resource, Role
 from torchx.specs.builders import _create_args_parser
 from torchx.specs.file_linter import validate
 from torchx.specs.finder import (
@@ -26,8 +31,9 @@ from torchx.specs.finder import (
 )
 
 BUILTINS = {
-    "dist.ddp", "dist.spmd", "dist.torchrun", "utils.binary", "utils.booth", "utils.copy",
-    "utils.echo", "utils.hydra", "utils.python", "utils.sh", "utils.touch",
+    "dist.ddp", "dist.spmd", "dist.torchrun", "metrics.tensorboard", "serve.torchserve",
+    "utils.binary", "utils.booth", "utils.copy", "utils.echo",
+    "utils.hydra", "utils.python", "utils.sh", "utils.touch",
 }  # fmt: skip
 
 # -- structured arguments -----------------------------------------------------------------------
@@ -274,6 +280,101 @@ def test_apps_are_composed_with_hydra_again_and_again(tmp_path: Path, monkeypatc
         assert app.roles[0].num_replicas == n
         assert app.roles[0].args == ["${app_id}", "${replica_id}"]
         assert type(app.roles) is list
+        assert app.roles[0].retry_policy is specs.RetryPolicy.APPLICATION
+
+
+@pytest.mark.parametrize("component", [utils.sh, utils.copy, utils.python, dist.ddp])
+def test_mounts_are_passed_on(component):
+    kwargs = {utils.copy: {"src": "a", "dst": "b"}, utils.sh: {}}.get(component, {"script": "s"})
+    mounts = ["type=bind", "src=/a", "dst=/b", "readonly"]
+    role = component(**kwargs, mounts=mounts).roles[0]
+    assert role.mounts == [BindMount("/a", "/b", read_only=True)]
+    assert component(**kwargs).roles[0].mounts == []
+
+
+# -- serve, metrics -----------------------------------------------------------------------------
+
+
+def test_a_model_is_handed_to_torchserve():
+    params = {"model_name": "tiny", "batch_size": "2"}
+    app = serve.torchserve("s3://m.mar", "http://api:8081", image="i", params=params, dryrun=True)
+    (role,) = app.roles
+    assert (app.name, role.name, role.image) == ("torchx-torchserve", "worker", "i")
+    assert " ".join([role.entrypoint, *role.args]) == (
+        "python -m torchx.apps.serve.serve --model_path s3://m.mar"
+        " --management_api http://api:8081 --model_name tiny --batch_size 2 --dryrun"
+    )
+    assert role.port_map == {"model-download": 8222}
+    assert role.resource == Resource(1, 0, 1024)
+    assert params == {"model_name": "tiny", "batch_size": "2"}
+    plain = serve.torchserve("m", "a").roles[0]
+    assert plain.image == IMAGE
+    assert plain.args[-2:] == ["--management_api", "a"]
+
+
+def test_the_port_of_torchserves_download_is_announced():
+    role = serve.torchserve("m", "a", params={"port": "9000"}).roles[0]
+    assert role.args[-2:] == ["--port", "9000"]
+    assert role.port_map == {"model-download": 9000}
+    with pytest.raises(ValueError, match="`x` is no port"):
+        serve.torchserve("m", "a", params={"port": "x"})
+    with pytest.raises(ValueError, match="`--dryrun` is not the name of a parameter"):
+        serve.torchserve("m", "a", params={"--dryrun": ""})
+
+
+def test_parameters_of_torchserve_come_from_the_command_line():
+    argv = ["--model_path", "m", "--management_api", "http://a", "--params", "handler=h,runtime=r"]
+    app = specs.materialize_appdef(serve.torchserve, argv)
+    assert app.roles[0].args[-4:] == ["--handler", "h", "--runtime", "r"]
+    from torchx.apps.serve.serve import parse_args
+
+    args = parse_args(app.roles[0].args[2:])
+    assert (args.model_path, args.handler, args.runtime) == ("m", "h", "r")
+
+
+def test_tensorboard_is_watched():
+    app = metrics.tensorboard("s3://logs", image="i", timeout=60, port=8080, exit_on_file="s3://e")
+    (role,) = app.roles
+    assert (app.name, role.name, role.image, role.port_map) == (
+        "tensorboard",
+        "tensorboard",
+        "i",
+        {"http": 8080},
+    )
+    assert role.resource == Role("r", "i").resource
+    assert shlex.join([role.entrypoint, *role.args]) == (
+        "python -m torchx.apps.utils.process_monitor --timeout 60 --start_on_file ''"
+        " --exit_on_file s3://e -- tensorboard --bind_all --port 8080 --logdir s3://logs"
+    )
+    from torchx.apps.utils.process_monitor import parse_args
+
+    args = parse_args(metrics.tensorboard("-odd").roles[0].args[2:])
+    assert (args.timeout, args.start_on_file, args.exit_on_file) == (3600, "", "")
+    assert [args.entrypoint, *args.args][-2:] == ["--logdir", "-odd"]
+
+
+def test_tensorboard_runs_until_its_file_appears(tmp_path: Path, monkeypatch):
+    bin_dir, stop = tmp_path / "bin", tmp_path / "stop"
+    bin_dir.mkdir()
+    program = bin_dir / "tensorboard"
+    program.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/args\n> {stop}\nexec sleep 600\n')
+    program.chmod(0o755)
+    python = Path(sys.executable).parent
+    monkeypatch.setenv("PATH", f"{bin_dir}{os.pathsep}{python}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("PYTHONPATH", str(Path(specs.__file__).parents[2]))
+    with get_runner() as runner:
+        app = metrics.tensorboard("l", image="", exit_on_file=str(stop))
+        app.roles[0].args[2:2] = ["--poll_rate", "0.05"]
+        status = runner.wait(runner.run(app, "local_cwd"))
+    assert status is not None
+    assert status.state == specs.AppState.FAILED  # it was ended, it did not end
+    assert (tmp_path / "args").read_text() == "--bind_all --port 6006 --logdir l\n"
+
+
+def test_training_and_interpretation_have_pages_and_no_components():
+    for module in (train, interpret):
+        assert module.__doc__
+        assert not [name for name in vars(module) if not name.startswith("_")]
 
 
 # -- finder -------------------------------------------------------------------------------------
@@ -436,6 +537,61 @@ def test_registered_components_take_the_place_of_the_built_in_ones(files, monkey
 
 
 # -- helper programs ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", ["memory://copied/new/b", "{tmp}/new/deep/b"])
+@pytest.mark.parametrize("source", ["memory://copied/a", "{tmp}/a"])
+def test_files_larger_than_the_buffer_are_copied_whole(source, target, tmp_path: Path):
+    fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed")
+    from torchx.apps.utils import copy_main
+
+    data = bytes(range(256)) * 800  # 200 KiB
+    source, target = (url.replace("{tmp}", str(tmp_path)) for url in (source, target))
+    try:
+        with fsspec.open(source, "wb") as f:
+            f.write(data)
+        copy_main.main(["--src", source, "--dst", target, "--bufsize", "1000"])
+        with fsspec.open(target, "rb") as f:
+            assert f.read() == data
+        with pytest.raises(FileNotFoundError):
+            copy_main.main(["--src", f"{source}-gone", "--dst", target])
+        with fsspec.open(target, "rb") as f:
+            assert f.read() == data
+    finally:
+        if fsspec.filesystem("memory").exists("/copied"):
+            fsspec.filesystem("memory").rm("/copied", recursive=True)
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "text"),
+    [
+        (["--src", "gone", "--dst", "b"], 1, "copy: there is no file `gone`"),
+        (["--src", ".", "--dst", "b"], 1, "copy: there is no file `.`"),
+        (["--src", "nosuchfs://a", "--dst", "b"], 1, "copy: Protocol not known: nosuchfs"),
+        (["--src", "a", "--dst", "b", "--bufsize", "0"], 2, "`0` is no size"),
+    ],
+)
+def test_what_cannot_be_copied_is_told_without_a_traceback(args, code, text, tmp_path: Path):
+    pytest.importorskip("fsspec", reason="fsspec is not installed")
+    program = [sys.executable, "-m", "torchx.apps.utils.copy_main", *args]
+    done = subprocess.run(program, capture_output=True, text=True, check=False)
+    assert done.returncode == code
+    assert text in done.stderr
+    assert "Traceback" not in done.stderr
+    assert os.listdir() == []
+
+
+def test_a_copy_that_fails_leaves_no_part(tmp_path: Path):
+    pytest.importorskip("fsspec", reason="fsspec is not installed")
+    from torchx.apps.utils import copy_main
+
+    archive = tmp_path / "a.zip"
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("inner", b"0" * 1000)
+    archive.write_bytes(archive.read_bytes().replace(b"000", b"001"))  # its checksum is wrong now
+    with pytest.raises(zipfile.BadZipFile):
+        copy_main.copy(f"zip://inner::file://{archive}", str(tmp_path / "b"), bufsize=10)
+    assert os.listdir(tmp_path) == ["a.zip"]
 
 
 def test_files_are_copied_between_file_systems(tmp_path: Path, capsys):

@@ -136,6 +136,19 @@ def test_fixtures_load_neither_pytest_nor_torch():
     assert out.decode().strip() == "set()"
 
 
+def test_the_package_needs_nothing_but_itself():
+    source = str(Path(torchx.testing.__file__).parents[2])
+    command = (
+        f"import sys; sys.path.insert(0, {source!r})\n"
+        "import torchx.testing.fixtures, torchx.testing.distributed\n"
+        "print([m for m in sys.modules if 'site-packages' in (getattr(sys.modules[m], '__file__', "
+        "None) or '') and not m.startswith('torchx')])"
+    )
+    # neither this directory nor any installed package can be imported
+    program = [sys.executable, "-I", "-S", "-c", command]
+    assert subprocess.run(program, capture_output=True, check=True).stdout == b"[]\n"
+
+
 def rank_and_sum(value: int) -> tuple[int, int]:
     """Runs in the ranks: its rank, and the sum of the value over all."""
     import torch

@@ -11,6 +11,8 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--dst", required=True, help="path or URL to copy it to")
     parser.add_argument("--bufsize", type=int, default=65536, help="bytes read at a time")
     args = parser.parse_args(argv)
+    if args.bufsize < 1:
+        parser.error(f"--bufsize: `{args.bufsize}` is no size, give 1 or more")
     copy(args.src, args.dst, args.bufsize)
 
 
@@ -19,6 +21,10 @@ def copy(src: str, dst: str, bufsize: int = 65536) -> None:
 
     Args:
         bufsize: bytes read at a time, where the file system cannot copy by itself.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        ModuleNotFoundError: if fsspec is not installed.
     """
     try:
         from fsspec.core import url_to_fs
@@ -27,15 +33,41 @@ def copy(src: str, dst: str, bufsize: int = 65536) -> None:
         raise ModuleNotFoundError(msg, name=err.name) from None
     src_fs, src_path = url_to_fs(src)
     dst_fs, dst_path = url_to_fs(dst)
-    sys.stdout.write(f"copying {src} to {dst}\n")
-    dst_fs.makedirs(dst_fs._parent(dst_path), exist_ok=True)
+    if not src_fs.isfile(src_path):
+        msg = f"there is no file `{src}`; give one file, folders and patterns are not copied"
+        raise FileNotFoundError(msg)
+    try:
+        dst_fs.makedirs(dst_fs._parent(dst_path), exist_ok=True)
+    except FileExistsError:  # some file systems do not know `exist_ok`
+        pass
     if type(src_fs) is type(dst_fs) and src_fs.storage_options == dst_fs.storage_options:
+        _say(f"copying {src} to {dst} within the file system")
         src_fs.copy(src_path, dst_path)
         return
-    with src_fs.open(src_path, "rb") as source, dst_fs.open(dst_path, "wb") as target:
-        while data := source.read(bufsize):
-            target.write(data)
+    _say(f"copying {src} to {dst} in pieces of {bufsize} bytes")
+    with src_fs.open(src_path, "rb") as source:
+        try:
+            with dst_fs.open(dst_path, "wb") as target:
+                while data := source.read(bufsize):
+                    target.write(data)
+        except BaseException:  # closing it kept the part that was written
+            if dst_fs.exists(dst_path):
+                dst_fs.rm(dst_path)
+            raise
+
+
+def _say(message: str) -> None:
+    sys.stdout.write(f"{message}\n")
+    sys.stdout.flush()
+
+
+def _run() -> None:
+    try:
+        main()
+    except (OSError, ValueError, ImportError) as err:
+        sys.stderr.write(f"copy: {err}\n")
+        raise SystemExit(1) from None
 
 
 if __name__ == "__main__":
-    main()
+    _run()

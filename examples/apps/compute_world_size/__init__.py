@@ -1,0 +1,1 @@
+"""Finds out the number of processes of a job by adding up."""

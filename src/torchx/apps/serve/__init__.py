@@ -1,0 +1,1 @@
+"""Programs that hand models to servers."""
