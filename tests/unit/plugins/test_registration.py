@@ -88,7 +88,8 @@ def test_a_named_resource_carries_its_name(module: types.ModuleType) -> None:
 def test_aliases_and_fractions_are_attributes_of_the_module(module: types.ModuleType) -> None:
     define(
         module,
-        "@register.named_resource(name='big', aliases=['b', 'bb'], fractionals=powers_of_two_gpus)\n"
+        "@register.named_resource(\n"
+        "    name='big', aliases=['b', 'bb'], fractionals=powers_of_two_gpus\n)\n"
         "def acme(fractional: float = WHOLE) -> Resource:\n"
         "    return Resource(int(8 * fractional), int(4 * fractional), int(4096 * fractional))\n",
     )

@@ -234,8 +234,7 @@ def test_writers_at_once_lose_nothing(tmp_path: Path) -> None:
     assert len(tracker.metadata("run")) == writers * count
     assert len(tracker.artifacts("run")) == writers * count
     assert len({s.artifact_name for s in tracker.sources("run")}) == writers * count
-    leftovers = [path for path in tmp_path.rglob("*.tmp")]
-    assert leftovers == []
+    assert list(tmp_path.rglob("*.tmp")) == []
 
 
 # -- config -----------------------------------------------------------------------------------
@@ -281,6 +280,11 @@ def test_a_config_makes_a_tracker(tmp_path: Path, prefix: str) -> None:
 def test_a_config_that_lacks_something_is_refused(tmp_path: Path, text: str, missing: str) -> None:
     with pytest.raises(ValueError, match=rf"trk\.conf` lacks {missing}"):
         create(config(tmp_path, text))
+
+
+def test_an_unknown_file_system_is_named_with_the_config(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"trk\.conf`: the file system `nope` cannot be used"):
+        create(config(tmp_path, f"protocol=nope\nroot_path={tmp_path}\n"))
 
 
 def test_a_config_is_needed(tmp_path: Path) -> None:

@@ -300,4 +300,9 @@ def create(config_file: str | None) -> TrackerBase:
         msg = f"config file `{config_file}` lacks {', '.join(missing)}"
         raise InvalidInput(msg)
     protocol, root = config.pop("protocol"), config.pop("root_path")
-    return FsspecTracker(fsspec.filesystem(protocol, **config), root)
+    try:
+        fs = fsspec.filesystem(protocol, **config)
+    except (ImportError, TypeError, ValueError) as err:
+        msg = f"config file `{config_file}`: the file system `{protocol}` cannot be used: {err}"
+        raise InvalidInput(msg) from err
+    return FsspecTracker(fs, root)
