@@ -1,11 +1,16 @@
 """Configuration of the documentation's build."""
 
+import sys
+from pathlib import Path
+
 from torchx import __version__
+
+sys.path.insert(0, str(Path(__file__).parent / "_ext"))
 
 project = "TorchX"
 copyright = "the TorchX developers"
 release = version = __version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "torchx_docs"]
 source_suffix = {".md": "markdown"}
 exclude_patterns = ["_build"]
 html_theme = "furo"
@@ -14,5 +19,7 @@ myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
-suppress_warnings = ["ref.python"]
+autodoc_preserve_defaults = True
+# pages of schedulers and workspaces are found by their place; there may be none yet
+suppress_warnings = ["ref.python", "toc.empty_glob"]
 napoleon_google_docstring = True
