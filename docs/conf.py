@@ -20,6 +20,7 @@ myst_heading_anchors = 3
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_preserve_defaults = True
+autodoc_mock_imports = ["torch"]  # no optional package is needed to build
 # pages of schedulers and workspaces are found by their place; there may be none yet
 suppress_warnings = ["ref.python", "toc.empty_glob"]
 napoleon_google_docstring = True

@@ -28,7 +28,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 RUN_BY_CI = ("main command", "test command", "install command")
 MARKS = (*RUN_BY_CI, "needs torch", "")
 BLOCK = re.compile(
-    r"^(?:<!-- (?P<mark>[^\n]*?) -->\n)?```(?P<language>\S+)\n(?P<code>.*?)^```$",
+    r"^(?:<!-- (?P<mark>[^\n]*?) -->\n)?```(?P<language>\S+)[^\n]*\n(?P<code>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
 LANGUAGES = ("bash", "python", "ipython")
