@@ -61,6 +61,7 @@ def script(name: str, **budgets: Budget) -> Workload:
 
 
 TENTH = Budget(0.1, "other")
+FIFTIETH = Budget(0.02, "other")
 HALF = Budget(0.5, "other")
 NONE = Budget(0, "value")
 BARE = Workload("bare", ("python", "-c", "pass"), {"s": Budget(1, "bare")})
@@ -90,6 +91,21 @@ WORKLOADS = [
     script("lines_cli", lines_per_s=Budget(3, "other", at_least=True), broken=NONE, lost=NONE),
     script("line_latency", p50_ms=Budget(10, "value"), p95_ms=Budget(25, "value")),
     script("wait_latency", p50_ms=Budget(20, "value")),
+    script("slurm_dryrun", one_role_s=FIFTIETH, many_roles_s=TENTH),
+    script("slurm_watch", calls_per_min=Budget(65, "value")),
+    script("slurm_follow", calls_per_min=Budget(6, "value"), cpu_ms_per_s=TENTH),
+    Workload(
+        "workspace_20k",
+        ("python", str(SCRIPTS / "workspace_20k.py")),
+        {
+            "walk_s": Budget(1 / 3, "other"),
+            "copy_s": Budget(1 / 8, "other"),
+            "context_s": Budget(1 / 4, "other"),
+            "build_s": Budget(1.25, "other"),  # nearly all of it is the daemon
+            "rebuild_s": Budget(1 / 4, "other"),
+        },
+        most_runs=3,
+    ),
     script("components_500", run_s=TENTH, builtins_s=Budget(1 / 3, "other")),
     script("overlay_10k", seconds=TENTH),
     script("macros_apply", apply_us=TENTH),
@@ -101,6 +117,12 @@ WORKLOADS = [
         lost_of_8=NONE,
     ),
     script("completion", slowest_s=Budget(0.15, "value")),
+    Workload(
+        "registry_20k",
+        ("python", str(SCRIPTS / "registry_20k.py")),
+        {"new_s": Budget(1, "other"), "unchanged_s": TENTH, "changed_s": Budget(1 / 3, "other")},
+        most_runs=2,
+    ),
 ]
 
 

@@ -21,6 +21,5 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_preserve_defaults = True
 autodoc_mock_imports = ["torch"]  # no optional package is needed to build
-# pages of schedulers and workspaces are found by their place; there may be none yet
-suppress_warnings = ["ref.python", "toc.empty_glob"]
+suppress_warnings = ["ref.python"]
 napoleon_google_docstring = True

@@ -1,5 +1,6 @@
 """Keeps every test away from the user's files and settings, and finds what tests leave running."""
 
+import contextlib
 import itertools
 import os
 import signal
@@ -50,7 +51,8 @@ def nothing_left_running() -> Iterator[None]:
     while (left := _processes_of(run_id)) and time.monotonic() < deadline:
         time.sleep(0.1)
     for pid in left:
-        os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
     if left:
         pytest.fail("tests left processes running:\n" + "\n".join(left.values()))
 

@@ -66,9 +66,11 @@ class RunOpts(Table):
     def run(self) -> list[nodes.Node]:
         if "class" not in self.options:
             raise self.fail("`:class:` must name a scheduler")
-        scheduler = self.load(self.options["class"])
-        # without __init__, which may look for a backend that is not here
-        opts = scheduler.__new__(scheduler).run_opts()
+        name = self.options["class"]
+        scheduler = self.load(name)
+        # a scheduler can be made where its backend is not, as `torchx runopts` does
+        module = import_module(name.rpartition(".")[0])
+        opts = getattr(module, "create_scheduler", scheduler)(session_name="docs").run_opts()
         items = sorted(opts, key=lambda item: not item[1].is_required)
         if not items:
             return [nodes.paragraph(text="This scheduler has no options.")]

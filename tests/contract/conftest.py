@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.slurm_cluster import slurm_cluster, slurm_conf  # noqa: F401 - fixtures
+
 ENTRY_POINTS = """\
 [torchx.schedulers]
 fake = fake_scheduler_plugin:create_scheduler

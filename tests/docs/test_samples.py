@@ -4,8 +4,8 @@ The blocks of a page run in order. One that begins with ``# file: NAME`` is writ
 ``pyproject.toml`` that only has entry points is installed, as far as they go. A page that calls
 ``pip`` has a virtual environment of its own, into which packages are really installed. Blocks of
 ``ipython`` are the cells of one notebook. A comment in front of a block may say ``needs torch``,
-``not run: REASON``, or that it is one of the commands that `.ci/run` runs in an environment of its
-own.
+``needs docker``, ``needs slurm`` or ``not run: REASON``, or that it is one of the commands that
+`.ci/run` runs in an environment of its own.
 """
 
 import importlib.util
@@ -23,10 +23,13 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.docker_engine import image_with_init, needs_docker
+from tests.slurm_cluster import slurm_cluster, slurm_conf  # noqa: F401 - fixtures
+
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 RUN_BY_CI = ("main command", "test command", "install command")
-MARKS = (*RUN_BY_CI, "needs torch", "")
+MARKS = (*RUN_BY_CI, "needs torch", "needs docker", "needs slurm", "")
 BLOCK = re.compile(
     r"^(?:<!-- (?P<mark>[^\n]*?) -->\n)?```(?P<language>\S+)[^\n]*\n(?P<code>.*?)^```$",
     re.MULTILINE | re.DOTALL,
@@ -46,6 +49,14 @@ class Block(NamedTuple):
     @property
     def needs_torch(self) -> bool:
         return self.mark == "needs torch"
+
+    @property
+    def needs_docker(self) -> bool:
+        return self.mark == "needs docker"
+
+    @property
+    def needs_slurm(self) -> bool:
+        return self.mark == "needs slurm"
 
     @property
     def is_file(self) -> bool:
@@ -164,7 +175,16 @@ def install(folder: Path, pyproject: str) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=page_id)
 def test_samples_run(page: Path, tmp_path: Path) -> None:
-    run([b for b in blocks(page) if not b.needs_torch], tmp_path)
+    special = ("needs torch", "needs docker", "needs slurm")
+    run([b for b in blocks(page) if b.mark not in special], tmp_path)
+
+
+@pytest.mark.slurm
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if any(b.needs_slurm for b in blocks(p))], ids=page_id
+)
+def test_samples_with_slurm_run(page: Path, tmp_path: Path, slurm_cluster: str) -> None:  # noqa: F811
+    run([b for b in blocks(page) if b.needs_slurm or b.is_file], tmp_path)
 
 
 @pytest.mark.torch
@@ -178,6 +198,24 @@ def test_samples_run(page: Path, tmp_path: Path) -> None:
 def test_samples_with_torch_run(page: Path, tmp_path: Path) -> None:
     wait_for_other_distributed_jobs()
     run([b for b in blocks(page) if b.needs_torch or b.is_file], tmp_path)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(p, marks=needs_docker) for p in PAGES if any(b.needs_docker for b in blocks(p))],
+    ids=page_id,
+)
+def test_samples_with_docker_run(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import docker
+
+    client = docker.from_env()
+    try:
+        monkeypatch.setenv("IMAGE", image_with_init(client))
+        run([b for b in blocks(page) if b.needs_docker or b.is_file], tmp_path)
+    finally:
+        client.close()
 
 
 def test_the_commands_that_ci_runs_are_on_the_pages() -> None:

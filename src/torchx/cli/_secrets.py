@@ -1,7 +1,7 @@
 """Keeps the values of secret environment variables out of what is shown."""
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -63,9 +63,13 @@ def mask_data(value: "Any") -> "Any":
     return value
 
 
-def mask_text(text: str, app: "dict[str, Any]") -> str:
-    """A rendered request with the secrets of the (unmasked) app masked, as far as text allows."""
-    secrets = {
+def mask_text(text: str, app: "dict[str, Any]", request: "Any" = None) -> str:
+    """A rendered request with the secrets of the (unmasked) app masked, as far as text allows.
+
+    Args:
+        request: the request as plain data, for secrets that come from elsewhere than the app.
+    """
+    secrets = set(_secrets_in(request)) | {
         (str(name), str(value))
         for role in app.get("roles", ())
         for name, value in (role.get("env") or {}).items()
@@ -74,6 +78,19 @@ def mask_text(text: str, app: "dict[str, Any]") -> str:
     for name, value in sorted(secrets, key=lambda secret: -len(secret[1])):
         text = _mask_value(text, name, value)
     return text
+
+
+def _secrets_in(value: "Any") -> "Iterator[tuple[str, str]]":
+    """Names and values of the secrets in plain data."""
+    if isinstance(value, Mapping):
+        for key, entry in value.items():
+            if isinstance(key, str) and isinstance(entry, str) and entry and looks_secret(key):
+                yield key, entry
+            else:
+                yield from _secrets_in(entry)
+    elif isinstance(value, list | tuple):
+        for entry in value:
+            yield from _secrets_in(entry)
 
 
 def _mask_entry(key: object, entry: "Any") -> "Any":

@@ -530,10 +530,17 @@ def _dryrun_text(info: "AppDryRunInfo[Any]", show_secrets: bool) -> str:
     app: dict[str, Any] = dataclasses.asdict(info.app) if info.app is not None else {}
     request = str(info)
     if not show_secrets:
-        request = _secrets.mask_text(request, app)
+        request = _secrets.mask_text(request, app, _request_data(info))
         app = _secrets.mask_app(app)
     shown = pformat(app, indent=2, width=80)
     return f"\n=== APPLICATION ===\n{shown}\n\n=== SCHEDULER REQUEST ===\n{request}"
+
+
+def _request_data(info: "AppDryRunInfo[Any]") -> "dict[str, Any] | None":
+    """The request as plain data, if it is a dataclass."""
+    if dataclasses.is_dataclass(info.request) and not isinstance(info.request, type):
+        return dataclasses.asdict(info.request)
+    return None
 
 
 def _dryrun_json(
@@ -541,9 +548,8 @@ def _dryrun_json(
 ) -> dict[str, object]:
     app = None if info.app is None else dataclasses.asdict(info.app)
     cfg = dict(info.cfg) if isinstance(info.cfg, Mapping) else str(info.cfg)
-    request: object = str(info)
-    if dataclasses.is_dataclass(info.request) and not isinstance(info.request, type):
-        request = dataclasses.asdict(info.request)
+    data = _request_data(info)
+    request: object = str(info) if data is None else data
     if not show_secrets:
         mask: Callable[[Any], Any] = _secrets.mask_data
         request = (

@@ -98,7 +98,8 @@ def get_configured_trackers() -> dict[str, str | None]:
     for name in names:
         config = setting_in(os.environ, name)
         trackers[name] = config if config is not None else get_config("tracker", name, "config")
-    logger.debug("trackers: %s", ", ".join(trackers) or "none")  # configs may hold passwords
+    if trackers:
+        logger.debug("trackers: %s", ", ".join(trackers))  # configs may hold passwords
     return trackers
 
 

@@ -39,25 +39,17 @@ class Workspace:
     def merge_into(self, outdir: "str | Path") -> None:
         """Copies every project into its place below ``outdir``.
 
+        Modes, times and links are kept, ignore files are applied, and ``~`` is expanded; see
+        ``torchx.workspace``. A single file goes into the folder its target names, if there is
+        one, and under the name of the target otherwise.
+
         Raises:
             FileNotFoundError: if a project, or the folder for a single file, does not exist.
+            InvalidInput: for what cannot be copied, such as a socket.
         """
-        import shutil
-        from pathlib import Path
+        from torchx.workspace._copy import merge
 
-        for source, target in self.projects.items():
-            path = Path(os.path.expanduser(source))
-            destination = Path(outdir) / target
-            if path.is_file():
-                shutil.copy2(path, destination)
-            else:
-                shutil.copytree(
-                    path,
-                    destination,
-                    dirs_exist_ok=True,
-                    ignore_dangling_symlinks=True,
-                    ignore=_Loops(path, destination),
-                )
+        merge(self, os.fspath(outdir))
 
     def __str__(self) -> str:
         """For logs; ``from_str`` does not read it."""
@@ -102,27 +94,6 @@ def _are_projects(parsed: dict[Any, Any]) -> bool:
         isinstance(path, str) and (target is None or isinstance(target, str))
         for path, target in parsed.items()
     )
-
-
-class _Loops:
-    """Says what a copy leaves out so that it ends: its own result, and links back up."""
-
-    def __init__(self, source: "Path", destination: "Path") -> None:
-        self._source = source
-        self._destination = os.path.realpath(destination)
-
-    def __call__(self, directory: str, names: list[str]) -> list[str]:
-        from pathlib import Path
-
-        below = Path(directory).relative_to(self._source)
-        passed = [os.path.realpath(self._source / p) for p in (below, *below.parents)]
-        return [n for n in names if self._leads_back(os.path.join(directory, n), passed)]
-
-    def _leads_back(self, path: str, passed: list[str]) -> bool:
-        if not os.path.islink(path):
-            return os.path.join(passed[0], os.path.basename(path)) == self._destination
-        target = os.path.join(os.path.realpath(path), "")
-        return any(os.path.join(p, "").startswith(target) for p in passed)
 
 
 def _is_plain_path(text: str) -> bool:

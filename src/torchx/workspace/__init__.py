@@ -1,5 +1,10 @@
 """Builds what a job runs from local source directories."""
 
-from torchx.workspace.api import WorkspaceMixin, pin_workspace_images
+from torchx.workspace.api import (
+    MultiWorkspaceMixin,
+    WorkspaceMixin,
+    pin_workspace_images,
+    walk_workspace,
+)
 
-__all__ = ["WorkspaceMixin", "pin_workspace_images"]
+__all__ = ["MultiWorkspaceMixin", "WorkspaceMixin", "pin_workspace_images", "walk_workspace"]

@@ -1,15 +1,29 @@
 """What a scheduler that builds workspaces mixes in."""
 
 import abc
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from torchx._lazy_logger import get_logger
+from torchx.errors import InvalidInput
 from torchx.specs.api import AppDef, CfgVal, Role, Workspace, runopts
+
+__all__ = [
+    "TORCHX_IGNORE",
+    "MultiWorkspaceMixin",
+    "PkgInfo",
+    "WorkspaceBuilder",
+    "WorkspaceMixin",
+    "pin_workspace_images",
+    "walk_workspace",
+]
 
 TORCHX_IGNORE = ".torchxignore"
 
 T = TypeVar("T")
+PackageType = TypeVar("PackageType")
+WorkspaceConfigType = TypeVar("WorkspaceConfigType")
 
 logger = get_logger(__name__)
 
@@ -87,6 +101,105 @@ class WorkspaceMixin(abc.ABC, Generic[T]):
         raise NotImplementedError(msg)
 
 
+class MultiWorkspaceMixin(WorkspaceMixin[tuple[str, Any]]):
+    """Lets the user choose among several builders with the option ``workspace_type``."""
+
+    WORKSPACE_TYPE_OPT = "workspace_type"
+
+    @abc.abstractmethod
+    def workspace_builders(self) -> "Mapping[str, WorkspaceMixin[Any]]":
+        """The builders by name, the default one first; the same instances at every call."""
+
+    def workspace_opts(self) -> runopts:
+        """The choice of the builder, and the options of all of them.
+
+        Raises:
+            ValueError: if there are no builders.
+        """
+        builders = self._builders()
+        opts = runopts()
+        opts.add(
+            self.WORKSPACE_TYPE_OPT,
+            type_=str,
+            default=next(iter(builders)),
+            help=f"what builds the workspace, one of: {', '.join(builders)}",
+        )
+        for builder in builders.values():
+            opts.update(builder.workspace_opts())
+        return opts
+
+    def workspace_builder(self, cfg: Mapping[str, CfgVal]) -> "tuple[str, WorkspaceMixin[Any]]":
+        """The builder that ``cfg`` chooses, with its name.
+
+        Raises:
+            ValueError: if there is none of that name.
+        """
+        builders = self._builders()
+        name = cfg.get(self.WORKSPACE_TYPE_OPT)
+        if name is None:
+            name = next(iter(builders))
+        if not isinstance(name, str) or name not in builders:
+            msg = (
+                f"`{self.WORKSPACE_TYPE_OPT}` is `{name}`, which is no workspace builder; use one"
+                f" of: {', '.join(builders)}"
+            )
+            raise InvalidInput(msg)
+        return name, builders[name]
+
+    def caching_build_workspace_and_update_role(
+        self, role: Role, cfg: Mapping[str, CfgVal], build_cache: dict[object, object]
+    ) -> None:
+        """Builds with the chosen builder."""
+        _, builder = self.workspace_builder(cfg)
+        builder.caching_build_workspace_and_update_role(role, cfg, build_cache)
+
+    def dryrun_push_images(self, app: AppDef, cfg: Mapping[str, CfgVal]) -> tuple[str, Any]:
+        """The chosen builder's name, and its images; ``None`` if it does not push."""
+        name, builder = self.workspace_builder(cfg)
+        if type(builder).dryrun_push_images is WorkspaceMixin.dryrun_push_images:
+            return name, None
+        return name, builder.dryrun_push_images(app, cfg)
+
+    def push_images(self, images_to_push: tuple[str, Any]) -> None:
+        """Pushes with the builder that was chosen before; ``None`` is nothing to push."""
+        name, images = images_to_push
+        if images is not None:
+            self.workspace_builder({self.WORKSPACE_TYPE_OPT: name})[1].push_images(images)
+
+    def _builders(self) -> "Mapping[str, WorkspaceMixin[Any]]":
+        builders = self.workspace_builders()
+        if not builders:
+            msg = f"`{type(self).__qualname__}.workspace_builders` gives no builders"
+            raise InvalidInput(msg)
+        return builders
+
+
+def walk_workspace(
+    fs: Any, path: str, ignore_name: str = TORCHX_IGNORE
+) -> "Iterator[tuple[str, list[str], dict[str, Mapping[str, Any]]]]":
+    """Yields every folder of a workspace as ``(path, names of folders, files)``, like ``os.walk``.
+
+    A path that does not exist has no folders. One that is a file gives its folder as if the file
+    were there under an empty name.
+
+    Args:
+        fs: fsspec file system.
+        path: of the workspace on it.
+        ignore_name: file in the root of the workspace that says what is left out. Where the
+            default one is missing, ``.dockerignore`` is used.
+
+    Yields:
+        Names map to what is known of a file: ``name`` is its full path, ``size`` is in bytes, and
+        ``mode`` is there if the file system has modes. Links are files with ``islink``.
+
+    Raises:
+        InvalidInput: if the ignore file has a malformed pattern.
+    """
+    from torchx.workspace._listing import walk
+
+    return walk(fs, path, ignore_name)
+
+
 def pin_workspace_images(app: AppDef, images: Mapping[tuple[str, Workspace], str]) -> None:
     """Gives roles the images that ``Runner.build_workspace`` built instead of workspaces."""
     for role in app.roles:
@@ -96,3 +209,40 @@ def pin_workspace_images(app: AppDef, images: Mapping[tuple[str, Workspace], str
         if built is not None:
             role.image = built
             role.workspace = None
+
+
+@dataclass
+class PkgInfo(Generic[PackageType]):
+    """Deprecated: what a ``WorkspaceBuilder`` made.
+
+    Args:
+        img: the image.
+        lazy_overrides: attributes of the role that are known later.
+        metadata: what else there is to say.
+    """
+
+    img: PackageType
+    lazy_overrides: dict[str, Any]
+    metadata: PackageType
+
+    def __post_init__(self) -> None:
+        _warn_deprecated(type(self).__name__, stacklevel=4)  # `__init__` is in between
+
+
+class WorkspaceBuilder(abc.ABC, Generic[PackageType, WorkspaceConfigType]):
+    """Deprecated: builds one workspace as its configuration says. Use ``WorkspaceMixin``."""
+
+    def __init__(self, cfg: WorkspaceConfigType) -> None:
+        _warn_deprecated(type(self).__name__, stacklevel=3)
+        self.cfg = cfg
+
+    @abc.abstractmethod
+    def build_workspace(self, sync: bool = True) -> "PkgInfo[PackageType]":
+        """Builds it; with ``sync`` it is ready when the call returns."""
+
+
+def _warn_deprecated(name: str, stacklevel: int) -> None:
+    import warnings
+
+    msg = f"`{name}` is deprecated, write a `torchx.workspace.WorkspaceMixin` instead"
+    warnings.warn(msg, FutureWarning, stacklevel=stacklevel)

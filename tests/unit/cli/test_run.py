@@ -68,6 +68,19 @@ def test_secrets_are_masked_unless_asked_for(
     assert "hush-hush" in call("run", "--dryrun", "--show-secrets", *more, *job).out
 
 
+@pytest.mark.parametrize("secret", ["hush-hush", "key: 'it''s\nhush\"hush", "\\hush-hush"])
+@pytest.mark.parametrize("more", [[], ["--json"]])
+def test_secrets_that_the_scheduler_adds_are_masked(
+    more: list[str], secret: str, call: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_TOKEN", secret)
+    job = ["-s", "local_docker", "--workspace=", "-cfg", "copy_env=MY_*", "utils.echo"]
+    masked = call("run", "--dryrun", *more, *job).out
+    assert "hush" not in masked
+    assert "MY_TOKEN" in masked
+    assert "hush" in call("run", "--dryrun", "--show-secrets", *more, *job).out
+
+
 def test_a_dry_run_forwards_the_parent_run(
     call: Callable[..., Any], remote: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

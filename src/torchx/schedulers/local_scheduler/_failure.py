@@ -3,6 +3,7 @@
 import json
 import os
 
+from torchx.schedulers._tracebacks import is_consequence, tracebacks_in
 from torchx.specs.api import NONE
 
 from ._record import JobRecord
@@ -11,7 +12,6 @@ from ._supervise.tree import attempt_dir
 
 TAIL_BYTES = 262_144
 """How much of the end of a log is searched for a traceback."""
-_TRACEBACK = "Traceback (most recent call last):"
 
 
 def error_files(record: JobRecord, view: JobView) -> "dict[tuple[int, int], tuple[float, str]]":
@@ -53,13 +53,13 @@ def first_failure(
         return NONE
     by_age = sorted(files.items(), key=lambda item: item[1][0])
     told = [text for _, (_, text) in by_age if "Traceback" in text]
-    if told and not _is_consequence(told[0]):
+    if told and not is_consequence(told[0]):
         return told[0]
     keys = [key for key, _ in by_age]
     keys += [key for _, key in sorted(failed) if key not in files]
-    causes = [text for text in told if not _is_consequence(text)]
+    causes = [text for text in told if not is_consequence(text)]
     printed = None if causes else _printed_error(record, view, keys)
-    if causes or (told and (printed is None or _is_consequence(printed))):
+    if causes or (told and (printed is None or is_consequence(printed))):
         return (causes or told)[0]
     return printed or (by_age[0][1][1] if by_age else exit_message(view.replicas[keys[0]]))
 
@@ -73,7 +73,7 @@ def _printed_error(record: JobRecord, view: JobView, keys: "list[tuple[int, int]
         found += [(replica, text) for text in find_tracebacks(folder)]
     if not found:
         return None
-    replica, traceback = next((f for f in found if not _is_consequence(f[1])), found[0])
+    replica, traceback = next((f for f in found if not is_consequence(f[1])), found[0])
     ended_s = replica.ended_ns // 1_000_000_000
     message = {
         "message": traceback.strip().split("\n")[-1],
@@ -83,54 +83,17 @@ def _printed_error(record: JobRecord, view: JobView, keys: "list[tuple[int, int]
     return json.dumps({"message": message})
 
 
-_CONSEQUENCES = (
-    "Connection closed by peer",
-    "Connection reset by peer",
-    "Broken pipe",
-    "recvValue",
-    "ChildFailedError",
-    "SignalException",
-)
-"""What is said when another rank has gone: by torch.distributed, and by torchrun itself."""
-
-
-def _is_consequence(text: str) -> bool:
-    return any(words in text for words in _CONSEQUENCES)
-
-
 def find_tracebacks(folder: str) -> "list[str]":
-    """The Python tracebacks near the end of what an attempt printed, in their order.
-
-    The prefix that torchrun puts before each line of a worker (``[trainer0]:``) is removed.
-    """
+    """The Python tracebacks near the end of what an attempt printed, in their order."""
     for name in ("stderr.log", "stdout.log"):
         try:
             with open(os.path.join(folder, name), "rb") as f:
                 size = f.seek(0, os.SEEK_END)
                 f.seek(max(0, size - TAIL_BYTES))
-                lines = f.read().decode("utf-8", "replace").split("\n")
+                text = f.read().decode("utf-8", "replace")
         except OSError:
             continue
-        found = [
-            _block(lines[at:], line[: -len(_TRACEBACK)])
-            for at, line in enumerate(lines)
-            if line.endswith(_TRACEBACK)
-        ]
+        found = tracebacks_in(text)
         if found:
             return found
     return []
-
-
-def _block(lines: "list[str]", prefix: str) -> str:
-    """The traceback that begins with the first line, up to the line that names the exception."""
-    block = [lines[0][len(prefix) :]]
-    for line in lines[1:]:
-        if not line.startswith(prefix):
-            if prefix:
-                continue  # another worker's line in between
-            break
-        text = line[len(prefix) :]
-        block.append(text)
-        if text and not text.startswith((" ", "\t")):
-            break
-    return "\n".join(block)

@@ -167,7 +167,7 @@ class LogContract(ContractParts):
         self, scheduler: Scheduler[Any], jobs: Jobs
     ) -> None:
         jobs.need("logs")
-        app_id = jobs.start(jobs.sh("echo first; sleep 3600"))
+        app_id = jobs.start(jobs.sh("echo first; exec sleep 3600"))
         jobs.until(lambda: jobs.describe(app_id).state is AppState.RUNNING)
         assert jobs.until(lambda: jobs.lines(app_id)) == ["first\n"]
         assert not is_terminal(jobs.describe(app_id).state)
@@ -176,7 +176,7 @@ class LogContract(ContractParts):
         self, scheduler: Scheduler[Any], jobs: Jobs
     ) -> None:
         jobs.need("logs")
-        app_id = jobs.start(jobs.sh("echo first; sleep 3600"))
+        app_id = jobs.start(jobs.sh("echo first; exec sleep 3600"))
         if not scheduler.features.tail:
             with pytest.raises(REFUSED):
                 scheduler.log_iter(app_id, WORKER, should_tail=True)

@@ -14,6 +14,7 @@ import base64
 import binascii
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from torchx._lazy_logger import get_logger
@@ -44,6 +45,7 @@ class ConfigMissing(InvalidInput, FileNotFoundError):
     """The config file does not exist."""
 
 
+@lru_cache(maxsize=1024)  # a process writes about few runs
 def _encode(text: str) -> str:
     """
     >>> _encode("run1")

@@ -1,0 +1,202 @@
+"""Options of ``slurm``, and what values of them are good on an ``#SBATCH`` line."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from torchx.errors import InvalidInput
+from torchx.schedulers.api import StructuredOpts
+from torchx.specs.api import CfgVal
+
+
+@dataclass
+class SlurmOpts(StructuredOpts):
+    account: str | None = None
+    """Account that is charged for the job."""
+
+    partition: str | None = None
+    """Partition to run in; several are given as a,b. Default: that of the cluster."""
+
+    time: str | None = None
+    """Time limit: minutes, m:s, h:m:s, d-h, d-h:m or d-h:m:s."""
+
+    comment: str | None = None
+    """Comment of the job."""
+
+    constraint: str | None = None
+    """Features that the nodes must have."""
+
+    mail_user: str | None = field(default=None, metadata={"cfg_key": "mail-user"})
+    """Whom to mail about the job."""
+
+    mail_type: str | None = field(default=None, metadata={"cfg_key": "mail-type"})
+    """What to mail about: BEGIN,END,FAIL, ALL and others that sbatch knows."""
+
+    job_dir: str | None = None
+    """Shared directory for the script, the logs and a copy of the workspace. Default: the
+    working directory."""
+
+    qos: str | None = None
+    """Quality of Service of the job."""
+
+    reservation: str | None = None
+    """Reservation whose nodes are used."""
+
+    exclusive: bool = False
+    """Share the nodes with no other job."""
+
+    nodelist: str | None = None
+    """Nodes that must be among those of each role: n1,n[3-5]."""
+
+    exclude: str | None = None
+    """Nodes that are not used: n1,n[3-5]."""
+
+    dependency: str | None = None
+    """Jobs to wait for: afterok:123 and other forms that sbatch knows."""
+
+    begin: str | None = None
+    """Earliest start: now+1hour, 16:00 or 2030-01-20T12:34:00."""
+
+    signal: str | None = None
+    """Signal to the replicas before the time limit or a preemption: USR1@120 (seconds)."""
+
+    container_image: str | None = None
+    """Container image of every role, for clusters with the pyxis plugin."""
+
+    container_mounts: str | None = None
+    """Mounts in the containers: /src:/dst[:flags],..."""
+
+    sbatch_args: str | None = None
+    """Further arguments of sbatch for each role, as `--name=value --flag`; they win over others."""
+
+    srun_args: str | None = None
+    """Further arguments of srun for each role, as `--name=value --flag`; they win over others."""
+
+
+_WORDS = [
+    "account",
+    "partition",
+    "constraint",
+    "qos",
+    "reservation",
+    "nodelist",
+    "exclude",
+    "dependency",
+    "begin",
+    "signal",
+    "mail-user",
+    "mail-type",
+]
+_BAD_IN_WORD = re.compile(r"[\s\x00-\x1f\x7f\"'\\#]")
+_NUMBER = r"\d{1,9}"
+_TIME = re.compile(
+    rf"(?:{_NUMBER}(?::\d{{1,9}}(?::\d{{1,9}})?)?|{_NUMBER}-\d{{1,9}}(?::\d{{1,9}}){{0,2}}"
+    r"|infinite|unlimited)",
+    re.IGNORECASE,
+)
+_SIGNAL = re.compile(r"(?:[BR]{1,2}:)?(?:SIG)?[A-Z0-9+-]{1,12}(?:@\d{1,5})?", re.IGNORECASE)
+_ARG = re.compile(r"--([a-z][a-z0-9-]*)(?:=(.*))?", re.DOTALL)
+
+_OURS = {
+    "sbatch": frozenset(
+        ["array", "chdir", "export", "export-file", "parsable", "test-only", "wait", "wrap"]
+    ),
+    "srun": frozenset(
+        ["error", "export", "het-group", "input", "multi-prog", "output", "pty", "unbuffered"]
+    ),
+}
+"""Arguments without which, or with which, the generated script does not work."""
+
+
+def check_options(cfg: Mapping[str, CfgVal]) -> None:
+    """Raises ``InvalidInput`` for a value that Slurm could not read as one value.
+
+    What is not of a known form in the eyes of this version is left to Slurm: accounts,
+    partitions and the like are names that only the cluster knows.
+    """
+    for name in _WORDS:
+        check_word(f"option `{name}`", cfg.get(name))
+    time = cfg.get("time")
+    if time is not None and not _TIME.fullmatch(str(time)):
+        msg = (
+            f"option `time` must be minutes, m:s, h:m:s, d-h, d-h:m or d-h:m:s, given: {time!r}; "
+            "`1-12` is one day and twelve hours"
+        )
+        raise InvalidInput(msg)
+    signal = cfg.get("signal")
+    if signal is not None and not _SIGNAL.fullmatch(str(signal)):
+        msg = f"option `signal` must look like USR1@120 (seconds before the end), given: {signal!r}"
+        raise InvalidInput(msg)
+    for name in ("comment", "job_dir", "container_image", "container_mounts"):
+        check_text(f"option `{name}`", cfg.get(name))
+    if cfg.get("container_mounts") and not cfg.get("container_image"):
+        from torchx._lazy_logger import get_logger
+
+        logger = get_logger(__name__)
+        logger.info("`container_mounts` matters only to roles that run in a container")
+
+
+def check_text(what: str, value: object) -> None:
+    """Raises ``InvalidInput`` unless the value is ``None`` or can be an argument of a program."""
+    if value is not None and ("\0" in str(value) or not value):
+        msg = f"{what} must be a text, not empty and without NUL characters, given: {value!r}"
+        raise InvalidInput(msg)
+
+
+def check_word(what: str, value: object) -> None:
+    """Raises ``InvalidInput`` unless the value is ``None`` or one word of an ``#SBATCH`` line."""
+    if value is None:
+        return
+    text = str(value)
+    bad = _BAD_IN_WORD.search(text)
+    if bad or not text:
+        found = f"it holds {bad.group()!r}" if bad else "it is empty"
+        msg = (
+            f"{what} must be one word, without spaces, quotes, backslashes and `#`, "
+            f"given: {text!r} ({found})"
+        )
+        raise InvalidInput(msg)
+
+
+def parse_args(tool: str, text: str | None) -> dict[str, str | None]:
+    """Reads ``--name=value --flag`` as a shell would.
+
+    >>> parse_args("srun", "--mpi=pmix --verbose")
+    {'mpi': 'pmix', 'verbose': None}
+
+    Args:
+        tool: ``sbatch`` or ``srun``.
+
+    Raises:
+        InvalidInput: for another form, and for arguments that the generated script sets itself.
+    """
+    if not text:
+        return {}
+    import shlex
+
+    option = f"{tool}_args"
+    try:
+        words = shlex.split(text)
+    except ValueError as err:
+        msg = f"option `{option}` cannot be split into words ({err}), given: {text!r}"
+        raise InvalidInput(msg) from None
+    args: dict[str, str | None] = {}
+    for word in words:
+        match = _ARG.fullmatch(word)
+        if match is None:
+            msg = (
+                f"option `{option}` takes arguments of the form --name=value or --flag, "
+                f"given: {word!r}"
+            )
+            raise InvalidInput(msg)
+        name, value = match.groups()
+        if name in _OURS[tool]:
+            msg = f"option `{option}` must not hold `--{name}`, which the generated script sets"
+            raise InvalidInput(msg)
+        if tool == "sbatch":  # those of srun are quoted for the shell
+            check_word(f"`--{name}` in option `{option}`", value)
+        elif value is not None and "\0" in value:
+            msg = f"`--{name}` in option `{option}` must not hold NUL characters"
+            raise InvalidInput(msg)
+        args[name] = value
+    return args

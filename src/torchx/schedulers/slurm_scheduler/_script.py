@@ -1,0 +1,325 @@
+"""Renders the batch script, which starts one step for each role and keeps the job's record.
+
+What differs from replica to replica is resolved where it runs: each task of a step gets a small
+POSIX shell program by srun's input (arguments and variables of the environment would be seen in
+``ps``), knows its rank, and redirects its output into its own files.
+"""
+
+import json
+import shlex
+from collections.abc import Iterable
+
+from torchx.errors import InvalidInput
+from torchx.version import __version__
+
+from ._request import SlurmBatchRequest, SlurmReplicaRequest, quote_macros, safe_name
+
+RECORD_DIR = ".torchx-slurm-"
+"""In the working directory of a job, and followed by the number of the user, since several may
+share it: holds a directory ``<job id>-<token>`` for each job."""
+MARK = "torchx:"
+"""Begins the argument of the script by which jobs of TorchX are known: ``torchx:<token>:<app>``."""
+
+_HEAD = """\
+export PYTHONUNBUFFERED=1
+export SLURM_UNBUFFEREDIO=1
+export TORCHX_MAX_RETRIES={max_retries}
+
+torchx_mark=${{1-}}
+torchx_token=${{torchx_mark#torchx:}}
+torchx_token=${{torchx_token%%:*}}
+export TORCHX_ATTEMPT=${{SLURM_RESTART_COUNT:-0}}
+torchx_dir=$PWD/{record_dir}$UID/${{SLURM_JOB_ID:-0}}-${{torchx_token:-none}}
+
+# what readers of the logs need to know: roles, hosts, and how replicas end
+torchx_note() {{ {{ true >"$torchx_dir/$1"; }} 2>/dev/null; }}
+(umask 077 && mkdir -p -- "$torchx_dir")
+cat >"$torchx_dir/job.$$" <<'{end}' && mv -- "$torchx_dir/job.$$" "$torchx_dir/job.json"
+{record}
+{end}
+torchx_hosts() {{ # the nodes of a list, one a line
+    case $1 in
+    *[[,]*) scontrol show hostnames "$1" || echo "${{SLURMD_NODENAME:-localhost}}" ;;
+    *) echo "${{1:-localhost}}" ;;
+    esac
+}}
+torchx_address() {{ # a name under which the network knows a node
+    if [ "$1" = localhost ] || getent hosts "$1" >/dev/null 2>&1; then
+        echo "$1"
+    else
+        torchx_addr=$(scontrol -o show node "$1" 2>/dev/null |
+            sed -n 's/.* NodeAddr=\\([^ ]*\\).*/\\1/p')
+        echo "${{torchx_addr:-$1}}"
+    fi
+}}
+"""
+
+_HOSTS = """\
+torchx_at[{index}]=$(torchx_hosts \
+"${{SLURM_JOB_NODELIST_HET_GROUP_{index}:-${{SLURM_JOB_NODELIST-}}}}")
+echo "${{torchx_at[{index}]}}" >"$torchx_dir/hosts-$TORCHX_ATTEMPT-{index}"
+"""
+
+_RANK0 = """\
+export TORCHX_RANK0_HOST
+TORCHX_RANK0_HOST=$(torchx_address "${torchx_at[0]%%[[:space:]]*}")
+
+torchx_killed=''
+trap 'torchx_killed=1; torchx_note "killed-$TORCHX_ATTEMPT"' TERM
+torchx_pids=()
+"""
+
+_TAIL = """\
+
+# the first role that fails ends the others
+exitcode=0
+torchx_left=${#torchx_pids[@]}
+while [ "$torchx_left" -gt 0 ]; do
+    if [ "${#torchx_pids[@]}" = 1 ]; then
+        wait ${torchx_pids[*]}
+    elif [ "${BASH_VERSINFO[0]}" -ge 5 ]; then
+        wait -n ${torchx_pids[*]} # without those that have ended
+    else
+        sleep 1
+    fi
+    for torchx_i in "${!torchx_pids[@]}"; do
+        torchx_pid=${torchx_pids[torchx_i]}
+        if [ -z "$torchx_pid" ] || kill -0 "$torchx_pid" 2>/dev/null; then
+            continue
+        fi
+        wait "$torchx_pid"
+        torchx_code=$?
+        torchx_pids[torchx_i]=''
+        torchx_left=$((torchx_left - 1))
+        torchx_note "role-$TORCHX_ATTEMPT-$torchx_i-$torchx_code"
+        if [ "$torchx_code" != 0 ] && [ "$exitcode" = 0 ]; then
+            exitcode=$torchx_code
+            echo "role ${torchx_roles[torchx_i]} failed with code $torchx_code, ending the job" >&2
+            for torchx_pid in "${torchx_pids[@]}"; do
+                [ -z "$torchx_pid" ] || kill "$torchx_pid" 2>/dev/null
+            done
+        fi
+    done
+done
+
+echo "job exited with code $exitcode"
+if [ "$exitcode" != 0 ] && [ -z "$torchx_killed" ] &&
+    [ "$TORCHX_MAX_RETRIES" -gt "${SLURM_RESTART_COUNT:-0}" ]; then
+    trap : TERM # the requeue ends this script
+    torchx_note "requeue-$TORCHX_ATTEMPT"
+    scontrol requeue "$SLURM_JOB_ID" && exit "$exitcode"
+    exitcode=$?
+    rm -f -- "$torchx_dir/requeue-$TORCHX_ATTEMPT"
+fi
+if [ -z "$torchx_killed" ]; then
+    torchx_note "end-$TORCHX_ATTEMPT-$exitcode"
+else # whether this attempt was the last one, only Slurm knows
+    torchx_note "over-$TORCHX_ATTEMPT"
+fi
+exit "$exitcode"
+"""
+
+_TASK = """\
+torchx_log=$1/slurm-$2-{stem}-${{SLURM_PROCID:=0}}
+torchx_exit=$3/exit-$4-{index}-$SLURM_PROCID
+torchx_error=$3/error-$4-{index}-$SLURM_PROCID.json
+SLURM_JOB_ID=$2
+[ "$4" = 0 ] || torchx_log=$torchx_log.r$4
+trap : HUP INT QUIT TERM USR1 USR2 ALRM{signal}
+(
+set -- {command}
+export TORCHELASTIC_ERROR_FILE="$torchx_error"
+{exports}exec{env} "$@"
+) </dev/null >"$torchx_log.out" 2>"$torchx_log.err"
+torchx_code=$?
+{{ true >"$torchx_exit-$torchx_code"; }} 2>/dev/null
+exit $torchx_code
+"""
+
+_SHELL_OWN = frozenset(
+    [
+        "_",
+        "BASHOPTS",
+        "BASHPID",
+        "BASH_ARGV0",
+        "BASH_COMMAND",
+        "BASH_SUBSHELL",
+        "COLUMNS",
+        "COMP_WORDBREAKS",
+        "DIRSTACK",
+        "EPOCHREALTIME",
+        "EPOCHSECONDS",
+        "EUID",
+        "FUNCNAME",
+        "GROUPS",
+        "HISTCMD",
+        "HISTSIZE",
+        "HISTFILESIZE",
+        "IFS",
+        "LANG",
+        "LANGUAGE",
+        "LINENO",
+        "LINES",
+        "OLDPWD",
+        "OPTIND",
+        "OPTERR",
+        "POSIXLY_CORRECT",
+        "PPID",
+        "PS1",
+        "PS2",
+        "PS4",
+        "PWD",
+        "RANDOM",
+        "SECONDS",
+        "SHELLOPTS",
+        "SHLVL",
+        "SRANDOM",
+        "TIMEFORMAT",
+        "TMOUT",
+        "UID",
+    ]
+)
+"""Variables that a shell gives a meaning or a value of its own when they are assigned."""
+
+
+def render_script(request: SlurmBatchRequest) -> str:
+    """The batch script; its only argument is that of ``mark``."""
+    replicas = list(request.replicas.values())
+    # a comment must stay one, whatever the options hold
+    command = shlex.join(request.cmd).replace("\\", "\\\\").replace("\n", "\\n")
+    command = command.replace("\r", "\\r")
+    lines = ["#!/bin/bash", "#", f"# Generated by TorchX {__version__}"]
+    lines += [f"# Run with: {command}", "#", "#SBATCH --open-mode=append"]
+    for i, replica in enumerate(replicas):
+        if i:
+            lines.append("#SBATCH hetjob")
+        lines.append("#SBATCH " + " ".join(replica.materialize_sbatch()))
+    record = json.dumps(record_of(request))
+    head = _HEAD.format(
+        max_retries=int(request.max_retries),
+        record_dir=RECORD_DIR,
+        record=record,
+        end=_delimiter(record, "TORCHX_RECORD"),
+    )
+    parts = ["\n".join(lines), "\n\n", head]
+    parts += [_HOSTS.format(index=i) for i in range(len(replicas))]
+    roles = " ".join(shlex.quote(replica.role_name) for replica in replicas)
+    parts += [_RANK0, f"torchx_roles=({roles})\n"]
+    parts += [_step(i, replica, len(replicas) > 1) for i, replica in enumerate(replicas)]
+    parts.append(_TAIL)
+    return "".join(parts)
+
+
+def mark(token: str, app_name: str) -> str:
+    """The argument of the script by which a job is known as one of ours."""
+    return f"{MARK}{token}:{safe_name(app_name)}"
+
+
+def parse_mark(command: str) -> tuple[str, str] | None:
+    """Token and name of the app in the command line of a job; ``None`` if it is not ours.
+
+    >>> parse_mark("sbatch --parsable /a/b.sh torchx:x1:train")
+    ('x1', 'train')
+    """
+    word = command.rpartition(" ")[2]
+    if not word.startswith(MARK):
+        return None
+    token, _, name = word[len(MARK) :].partition(":")
+    return token, name
+
+
+def record_of(request: SlurmBatchRequest) -> dict[str, object]:
+    """What readers of a job need to know; nothing of its arguments and environment."""
+    roles = [
+        {
+            "name": replica.role_name,
+            "stem": safe_name(replica.role_name),
+            "replicas": replica.num_replicas,
+            "image": replica.image,
+            "entrypoint": replica.entrypoint,
+            "elastic": replica.elastic,
+        }
+        for replica in request.replicas.values()
+    ]
+    return {"version": 1, "app": request.app_name, "roles": roles}
+
+
+def _step(index: int, replica: SlurmReplicaRequest, het: bool) -> str:
+    arguments = _step_arguments(replica)
+    if het:
+        arguments.insert(0, f"--het-group={index}")
+    mounts = ""
+    if "container-image" in replica.srun_opts:  # the logs are written from inside
+        given = replica.srun_opts.get("container-mounts")
+        arguments = [a for a in arguments if not a.startswith("--container-mounts=")]
+        mounts = ' --container-mounts="$PWD:$PWD"' + (shlex.quote(f",{given}") if given else "")
+    options = shlex.join(arguments) + mounts
+    if replica.elastic:
+        count = f'$(echo "${{torchx_at[{index}]}}" | grep -c .)'
+        options = f'--ntasks="{count}" --ntasks-per-node=1 {options}'
+    program = _task(index, replica)
+    end = _delimiter(program, f"TORCHX_ROLE_{index}")
+    return (
+        f"\n# role {safe_name(replica.role_name)}: {replica.num_replicas} replicas\n"
+        f"srun {options} \\\n"
+        f"""     sh -s -- "$PWD" "$SLURM_JOB_ID" "$torchx_dir" "$TORCHX_ATTEMPT" <<'{end}' &\n"""
+        f"{program}{end}\n"
+        f"torchx_pids[{index}]=$!\n"
+    )
+
+
+def _step_arguments(replica: SlurmReplicaRequest) -> list[str]:
+    """Sizes of tasks are said again: steps do not inherit all, nor those of their own component."""
+    sizes = [
+        f"--{name}={value}"
+        for name in ("cpus-per-task", "gpus-per-node", "gpus-per-task")
+        if (value := replica.sbatch_opts.get(name)) is not None and name not in replica.srun_opts
+    ]
+    return [*sizes, *replica.srun_arguments()]
+
+
+def _task(index: int, replica: SlurmReplicaRequest) -> str:
+    command = " ".join(quote_macros(word) for word in (replica.entrypoint, *replica.args))
+    # these decide what the macros stand for, so they come last
+    names = sorted(replica.env, key=lambda name: name in ("SLURM_JOB_ID", "SLURM_PROCID"))
+    exports, assigned = [], []
+    for name in names:
+        word = f"{name}={quote_macros(replica.env[name])}"
+        if name in _SHELL_OWN or name.startswith("LC_"):
+            assigned.append(word)
+        else:
+            exports.append(f"export {word}\n")
+    if assigned and "=" in replica.entrypoint:
+        msg = (
+            f"the program `{replica.entrypoint}` of role `{replica.role_name}` has a `=` in its "
+            f"name and cannot be started with `{assigned[0].partition('=')[0]}` in its environment"
+        )
+        raise InvalidInput(msg)
+    env = f" env {' '.join(assigned)}" if assigned else ""
+    return _TASK.format(
+        stem=safe_name(replica.role_name),
+        index=index,
+        command=command,
+        exports="".join(exports),
+        env=env,
+        signal=_signal_of(replica),
+    )
+
+
+def _signal_of(replica: SlurmReplicaRequest) -> str:
+    """The signal of ``--signal``, which ends the replica and not the shell that waits for it."""
+    given = (replica.sbatch_opts.get("signal") or "").rpartition(":")[2].partition("@")[0].upper()
+    import signal
+
+    found = getattr(signal, f"SIG{given.removeprefix('SIG')}", None)
+    number = int(given) if given.isdecimal() else found
+    never = (signal.SIGKILL, signal.SIGSTOP)
+    return f" {int(number)}" if isinstance(number, int) and number not in never else ""
+
+
+def _delimiter(text: str, wanted: str) -> str:
+    """A line that the text does not hold."""
+    lines: Iterable[str] = frozenset(text.split("\n"))
+    while wanted in lines:
+        wanted += "_"
+    return wanted

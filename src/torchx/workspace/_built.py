@@ -1,0 +1,65 @@
+"""Which image was built from which tree: what is unchanged is neither sent nor built again."""
+
+import os
+import time
+from collections.abc import Sequence
+
+from torchx._lazy_logger import get_logger
+from torchx.errors import InvalidInput
+from torchx.specs._home import TORCHX_HOME, home_dir
+from torchx.workspace._tree import Entry
+
+logger = get_logger(__name__)
+
+_SETTLED_NS = 2_000_000_000
+"""A file that changed this shortly before may change again without a later time."""
+
+
+def fingerprint(entries: Sequence[Entry], *details: str) -> str | None:
+    """Changes with every file of the tree and with the details.
+
+    ``None`` if that cannot be told without reading the files: one is not local, or was changed a
+    moment ago.
+    """
+    import hashlib
+
+    digest = hashlib.sha256(repr(details).encode(errors="surrogateescape"))
+    now = time.time_ns()
+    for entry in entries:
+        if entry.kind == "file" and entry.content is None:
+            status = entry.status
+            if status is None or now - status.st_ctime_ns < _SETTLED_NS:
+                return None
+        digest.update(repr(entry.identity()).encode(errors="surrogateescape"))
+        digest.update(entry.content or b"")
+    return digest.hexdigest()
+
+
+def recall(place: str, fingerprint: str) -> str | None:
+    """The image that was built of the same the last time, if it is known."""
+    try:
+        with open(_record(home_dir(), place), encoding="utf-8") as file:
+            known, _, image = file.read().partition(" ")
+    except (OSError, ValueError, InvalidInput):
+        return None
+    return image if known == fingerprint and image else None
+
+
+def remember(place: str, fingerprint: str, image: str) -> None:
+    """Keeps the image for the next time; one for each place."""
+    try:
+        path = _record(str(TORCHX_HOME()), place)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        new = f"{path}.{os.getpid()}"
+        with open(new, "w", encoding="utf-8") as file:
+            file.write(f"{fingerprint} {image}")
+        os.replace(new, path)
+    except (OSError, InvalidInput) as err:
+        logger.debug("the image `%s` is not remembered: %s", image, err)
+
+
+def _record(home: str, place: str) -> str:
+    import hashlib
+
+    name = hashlib.sha256(place.encode(errors="surrogateescape")).hexdigest()[:32]
+    return os.path.join(home, "images", name)

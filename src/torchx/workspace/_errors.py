@@ -1,0 +1,23 @@
+"""What can be wrong with a workspace."""
+
+from torchx.errors import InvalidInput, TorchXError
+
+
+class WorkspaceNotFound(InvalidInput, FileNotFoundError):
+    """There is nothing at the place that was given as a workspace."""
+
+
+class UnreadableWorkspace(TorchXError, OSError):
+    """A file of the workspace could not be read; nothing was sent."""
+
+
+def unreadable(path: str, err: Exception) -> UnreadableWorkspace:
+    """An error for a file or folder that is in the workspace and cannot be read."""
+    if isinstance(err, FileNotFoundError):
+        why = "it was there a moment ago and is gone"
+    else:
+        why = str(getattr(err, "strerror", None) or err)
+    return UnreadableWorkspace(
+        f"cannot read `{path}` of the workspace: {why}; make it readable, or leave it out with a"
+        " line in the ignore file"
+    )

@@ -1,0 +1,1 @@
+"""Appends a workspace to an image in its registry; needs no Docker daemon."""

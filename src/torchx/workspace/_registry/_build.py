@@ -1,0 +1,333 @@
+"""Plans an image with a workspace in it, and puts it into a registry."""
+
+import hashlib
+import json
+import os
+import posixpath
+import stat
+from collections import deque
+from collections.abc import Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from typing import Any
+
+from torchx._lazy_logger import get_logger
+from torchx.errors import BackendUnavailable, InvalidInput
+from torchx.specs.api import Workspace
+from torchx.version import __version__
+from torchx.workspace._registry._base import BaseImage, BaseTree, Node, fetch_base
+from torchx.workspace._registry._blobs import (
+    Blob,
+    BytesBlob,
+    FileBlob,
+    RemoteBlob,
+    digest_of,
+)
+from torchx.workspace._registry._cache import Cache
+from torchx.workspace._registry._client import OCI_MANIFEST, Manifest, Registry
+from torchx.workspace._registry._http import RefusedByRegistry, Retries
+from torchx.workspace._registry._layer import Layer, make_layer
+from torchx.workspace._registry._reference import parse_reference, parse_repository
+from torchx.workspace._tree import Entry, scan, size_text
+
+LABEL_VERSION = "torchx.pytorch.org/version"
+
+_DOCKER_LAYER = "application/vnd.docker.image.rootfs.diff.tar.gzip"
+_OCI_LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
+_CREATED_BY = "COPY . . # torchx"
+_DEFAULT_PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_MAX_LINKS = 40
+_PARALLEL = 4
+
+logger = get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """An image that is not in the registry yet, with all that is needed to put it there.
+
+    Args:
+        repository: where it goes.
+        base: the image whose layers it has, as a reference.
+        layers: descriptors of these layers.
+        layer: the workspace.
+    """
+
+    repository: str
+    base: str
+    manifest: Manifest
+    config: bytes
+    layers: tuple[Mapping[str, Any], ...]
+    layer: FileBlob
+
+    @property
+    def tag(self) -> str:
+        """Name of the image in the repository: its id, as Docker knows it."""
+        return digest_of(self.config).partition(":")[2]
+
+    @property
+    def image(self) -> str:
+        """Name of exactly this image, to run it by."""
+        return f"{self.repository}@{self.manifest.digest}"
+
+
+def append_workspace(
+    base: str, workspace: Workspace | str, image_repo: str, retries: Retries | None = None
+) -> str:
+    """Adds a workspace to an image and puts the result into a registry.
+
+    Args:
+        base: an image in any registry.
+        workspace: what to add, below the working directory of the image.
+        image_repo: repository for the result.
+
+    Returns:
+        Its name by digest, ``repo@sha256:…``.
+    """
+    entries = scan(workspace)
+    parse_repository(image_repo)
+    plan = plan_image(find_base(base, retries), workspace, entries, image_repo, retries)
+    push_image(plan, retries)
+    return plan.image
+
+
+def find_base(image: str, retries: Retries | None = None) -> BaseImage:
+    """What the registry has by the name of an image.
+
+    Raises:
+        InvalidInput: if the name is wrong, there is no such image, or the registry refuses.
+        BackendUnavailable: if the registry cannot be reached, or stays busy.
+        UnsupportedRequest: if it is one that only a builder can build on.
+    """
+    return fetch_base(parse_reference(image), Cache(), retries=retries)
+
+
+def plan_image(
+    base: BaseImage,
+    workspace: Workspace | str,
+    entries: Sequence[Entry],
+    image_repo: str,
+    retries: Retries | None = None,
+    now_ns: int | None = None,
+) -> Plan:
+    """Packs a workspace into a layer and says what the image will be. Nothing is uploaded.
+
+    Args:
+        workspace: where the entries are from, for messages and to find the last layer again.
+        now_ns: time when the entries were found; ``None`` is now.
+
+    Raises:
+        InvalidInput: if the workspace does not fit into the image.
+        BackendUnavailable: if the registry cannot be reached, or the layer cannot be written.
+        UnreadableWorkspace: if a file cannot be read.
+    """
+    cache = Cache()
+    tree = BaseTree(base, cache, retries)
+    into = find_place(tree, base.working_dir, str(base.reference))
+    prefix = f"{into[-1][0]}/" if into else ""
+    check_fit(entries, tree, prefix, str(base.reference))
+    slot = hashlib.sha256(f"{workspace}\0{prefix}".encode("utf-8", "surrogateescape")).hexdigest()
+    layer = make_layer(entries, into, cache, slot, now_ns)
+    config = add_to_config(base.config, layer.diff_id)
+    plan = Plan(
+        repository=image_repo,
+        base=str(base.reference),
+        manifest=add_to_manifest(base, config, layer),
+        config=config,
+        layers=base.layers,
+        layer=layer.blob,
+    )
+    cache.write("plans", _plan_name(plan.image), _plan_to_json(plan))
+    return plan
+
+
+def find_plan(image: str) -> Plan | None:
+    """The plan for an image by digest, also one of another process; ``None`` if there is none."""
+    repository, at, _ = image.partition("@")
+    kept = Cache().read("plans", _plan_name(image)) if at else None
+    if kept is None:
+        return None
+    try:
+        content = json.loads(kept)
+        plan = Plan(
+            repository=repository,
+            base=content["base"],
+            manifest=Manifest(content["media_type"], content["manifest"].encode()),
+            config=content["config"].encode(),
+            layers=tuple(content["layers"]),
+            layer=FileBlob(*content["layer"]),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return plan if plan.image == image else None
+
+
+def _plan_name(image: str) -> str:
+    return hashlib.sha256(image.encode()).hexdigest()
+
+
+def _plan_to_json(plan: Plan) -> bytes:
+    content = {
+        "base": plan.base,
+        "media_type": plan.manifest.media_type,
+        "manifest": plan.manifest.data.decode(),
+        "config": plan.config.decode(),
+        "layers": plan.layers,
+        "layer": [plan.layer.path, plan.layer.digest, plan.layer.size],
+    }
+    return json.dumps(content).encode()
+
+
+def find_place(tree: BaseTree, working_dir: str, image: str) -> list[tuple[str, Node]]:
+    """The directories that lead to a working directory, links followed; none for the root.
+
+    A directory of a layer replaces the mode and owner that it had below, so these must be known.
+
+    Raises:
+        InvalidInput: if the image has something else than directories there.
+    """
+    chain: list[tuple[str, Node]] = []
+    left = deque(part for part in working_dir.split("/") if part)
+    links = 0
+    while left:
+        part = left.popleft()
+        if part in (".", ".."):
+            del chain[len(chain) - 1 if part == ".." and chain else len(chain) :]
+            continue
+        path = posixpath.join(chain[-1][0] if chain else "", part)
+        inherited = chain[-1][1].mode & stat.S_ISGID if chain else 0
+        node = tree.find(path) or Node("dir", 0o755 | inherited)
+        links += node.kind == "link"
+        if node.kind == "file" or links > _MAX_LINKS:
+            what = "a file" if node.kind == "file" else "a link that leads to itself"
+            msg = (
+                f"the image `{image}` has {what} at `/{path}`, which is on the way to its working"
+                f" directory `{working_dir}`; set another WORKDIR in the image"
+            )
+            raise InvalidInput(msg)
+        if node.kind == "link":
+            if node.target.startswith("/"):
+                chain.clear()
+            left.extendleft(reversed([part for part in node.target.split("/") if part]))
+        else:
+            chain.append((path, node))
+    return chain
+
+
+def check_fit(entries: Sequence[Entry], tree: BaseTree, prefix: str, image: str) -> None:
+    """Raises ``InvalidInput`` if a directory would replace something else, or the reverse.
+
+    The image could be useless then: a directory ``bin`` in the place of a link hides every program.
+    """
+    for entry in entries:
+        there = tree.known(prefix + entry.path)
+        if there is None or (there.kind == "dir") == (entry.kind == "dir"):
+            continue
+        has = f"a link to `{there.target}`" if there.kind == "link" else f"a {there.kind}"
+        msg = (
+            f"`{entry.path}` of the workspace is a {entry.kind}, but the image `{image}` has"
+            f" {has.replace('a dir', 'a directory')} at `/{prefix}{entry.path}`; set a WORKDIR of"
+            " its own in the image, or leave it out with a line in `.torchxignore`"
+        )
+        raise InvalidInput(msg.replace("is a dir,", "is a directory,"))
+
+
+def add_to_config(config: bytes, diff_id: str) -> bytes:
+    """The configuration of an image with one more layer."""
+    content = json.loads(config)
+    content["rootfs"]["diff_ids"].append(diff_id)
+    settings = content["config"] = content.get("config") or {}
+    env = settings.get("Env") or []
+    if not any(variable.startswith("PATH=") for variable in env):  # Docker's builder adds it too
+        settings["Env"] = [*env, _DEFAULT_PATH]
+    settings["Labels"] = {**(settings.get("Labels") or {}), LABEL_VERSION: __version__}
+    if content.get("history"):
+        entry = {"created_by": _CREATED_BY}
+        if content.get("created"):  # not the time of now: equal input gives an equal image
+            entry = {"created": content["created"], **entry}
+        content["history"].append(entry)
+    return _json(content)
+
+
+def add_to_manifest(base: BaseImage, config: bytes, layer: Layer) -> Manifest:
+    """The manifest of an image with another configuration and one more layer."""
+    content = json.loads(base.manifest.data)
+    content.pop("subject", None)  # it says what the base image is about
+    content["config"] = {
+        "mediaType": content["config"]["mediaType"],
+        "digest": digest_of(config),
+        "size": len(config),
+    }
+    oci = base.manifest.media_type == OCI_MANIFEST
+    content["layers"].append(
+        {
+            "mediaType": _OCI_LAYER if oci else _DOCKER_LAYER,
+            "digest": layer.blob.digest,
+            "size": layer.blob.size,
+        }
+    )
+    return Manifest(base.manifest.media_type, _json(content))
+
+
+def _json(content: Any) -> bytes:
+    return json.dumps(content, separators=(",", ":")).encode()
+
+
+def push_image(plan: Plan, retries: Retries | None = None) -> None:
+    """Puts a planned image into its repository; uploads only what is not there.
+
+    The manifest goes last, so that there is never a name for an image that is not whole.
+
+    Raises:
+        InvalidInput: if the registry refuses.
+        BackendUnavailable: if it cannot be reached, or stays busy.
+    """
+    target, base = parse_repository(plan.repository), parse_reference(plan.base).repository
+    mount_from = base.path if base.host == target.host and base != target else None
+    with (
+        Registry(target, push=True, mount_from=mount_from, retries=retries) as registry,
+        Registry(base, retries=retries) as source,
+    ):
+        if registry.find_manifest(plan.tag) == plan.manifest.digest:
+            Cache().remove("plans", _plan_name(plan.image))
+            logger.info("image `%s` is in the registry", plan.image)
+            return
+        blobs: dict[str, Blob] = {}
+        if base != target:
+            for layer in plan.layers:
+                if not layer.get("urls"):  # such a layer is fetched from these
+                    digest = layer["digest"]
+                    blobs[digest] = RemoteBlob(source, digest, layer["size"])
+        tasks: list[tuple[Blob, str | None]] = [(blob, mount_from) for blob in blobs.values()]
+        tasks += [(plan.layer, None), (BytesBlob(plan.config), None)]
+        with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="torchx-push") as pool:
+            try:
+                running = [pool.submit(_push_blob, registry, *task) for task in tasks]
+                done, _ = wait(running, return_when=FIRST_EXCEPTION)
+                for future in done:
+                    future.result()
+            except BaseException:
+                registry.abort()
+                source.abort()
+                pool.shutdown(cancel_futures=True)
+                raise
+        registry.put_manifest(plan.tag, plan.manifest)
+    Cache().remove("plans", _plan_name(plan.image))
+    logger.info("pushed image `%s`", plan.image)
+
+
+def _push_blob(registry: Registry, blob: Blob, mount_from: str | None) -> None:
+    if registry.has_blob(blob.digest):
+        return
+    if not mount_from:
+        logger.info(
+            "uploading %s to `%s`: `%s`", size_text(blob.size), registry.repository, blob.digest
+        )
+    try:
+        registry.upload(blob, mount_from)
+    except RefusedByRegistry:
+        if isinstance(blob, FileBlob) and not blob.is_whole():
+            os.unlink(blob.path)
+            msg = f"the layer `{blob.path}` was damaged and is removed; build the image again"
+            raise BackendUnavailable(msg) from None
+        raise

@@ -1,0 +1,116 @@
+"""Files below ``$TORCHX_HOME/cache/images`` that spare work; any of them may be missing."""
+
+import contextlib
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from torchx.errors import BackendUnavailable, TorchXError
+from torchx.specs._home import TORCHX_HOME
+
+_KEEP_S = 30 * 24 * 3600
+"""Files that were not used for so long are removed."""
+
+
+class Cache:
+    """Small files by kind and name, and layers."""
+
+    def __init__(self, root: Path | None = None) -> None:
+        try:
+            self._root = root or TORCHX_HOME("cache", "images")
+        except OSError as err:
+            raise _not_written("cache/images below TORCHX_HOME", err) from None
+
+    def path(self, kind: str, name: str) -> Path:
+        """Where a file of that kind is or would be."""
+        return self._root / kind / name.replace(":", "-")
+
+    def read(self, kind: str, name: str) -> bytes | None:
+        """The content; ``None`` if there is none."""
+        try:
+            return self.path(kind, name).read_bytes()
+        except OSError:
+            return None
+
+    def write(self, kind: str, name: str, data: bytes) -> None:
+        """Keeps the content, whole or not at all.
+
+        Raises:
+            BackendUnavailable: if it cannot be written, for instance because the disk is full.
+        """
+        with self.new_file(kind) as (file, keep_as):
+            file.write(data)
+            keep_as(name)
+
+    @contextlib.contextmanager
+    def new_file(self, kind: str) -> "Iterator[tuple[BinaryIO, _KeepAs]]":
+        """A new file that is removed unless it is given its name.
+
+        Raises:
+            BackendUnavailable: if it cannot be written.
+        """
+        folder = self._root / kind
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            number, path = tempfile.mkstemp(dir=folder, prefix=".new-")
+        except OSError as err:
+            raise _not_written(str(folder), err) from None
+        file = os.fdopen(number, "wb")
+        keep_as = _KeepAs(self, kind, file, path)
+        try:
+            yield file, keep_as
+        except OSError as err:
+            if err.filename is not None or isinstance(err, TorchXError):
+                raise  # of a source, not of this file
+            raise _not_written(str(folder), err) from None
+        finally:
+            with contextlib.suppress(OSError):
+                file.close()
+            if not keep_as.kept:
+                with contextlib.suppress(OSError):
+                    os.unlink(path)
+
+    def touch(self, kind: str, name: str) -> None:
+        """Says that a file was used."""
+        with contextlib.suppress(OSError):
+            os.utime(self.path(kind, name))
+
+    def remove(self, kind: str, name: str) -> None:
+        """Forgets a file."""
+        with contextlib.suppress(OSError):
+            self.path(kind, name).unlink()
+
+    def prune(self, kind: str) -> None:
+        """Removes the files of a kind that were not used for long."""
+        limit = time.time() - _KEEP_S
+        with contextlib.suppress(OSError), os.scandir(self._root / kind) as entries:
+            for entry in entries:
+                with contextlib.suppress(OSError):
+                    if entry.stat().st_mtime < limit:
+                        os.unlink(entry.path)
+
+
+class _KeepAs:
+    """Gives a new file its name."""
+
+    def __init__(self, cache: Cache, kind: str, file: BinaryIO, path: str) -> None:
+        self.kept = False
+        self._cache = cache
+        self._kind = kind
+        self._file = file
+        self._path = path
+
+    def __call__(self, name: str) -> None:
+        self._file.close()  # what is left to be written may not fit on the disk
+        os.replace(self._path, self._cache.path(self._kind, name))
+        self.kept = True
+
+
+def _not_written(where: str, err: OSError) -> BackendUnavailable:
+    return BackendUnavailable(
+        f"cannot write to `{where}`: {err.strerror or err}; free some space there, or set"
+        " TORCHX_HOME to a directory elsewhere"
+    )

@@ -1,0 +1,190 @@
+"""The upload of one blob, which may break and go on."""
+
+import contextlib
+import re
+import time
+import urllib.parse
+from collections.abc import Callable, Iterator
+
+from torchx._lazy_logger import get_logger
+from torchx.errors import TorchXError
+from torchx.workspace._registry._blobs import Blob
+from torchx.workspace._registry._http import (
+    Body,
+    Http,
+    Interrupted,
+    RefusedByRegistry,
+    Reply,
+    Request,
+)
+
+_AT_ONCE = 1 << 20
+"""A blob up to this size goes in one request."""
+_SMALL_CHUNK = 5 << 20
+"""Size of the pieces for a registry, or a proxy, that refuses a whole blob at once."""
+_PROGRESS_S = 5
+
+logger = get_logger(__name__)
+
+
+class UploadLost(Exception):
+    """The registry does not know the upload any more, or not how far it was."""
+
+
+class Upload:
+    """One upload session: `PATCH` for the bytes, `GET` for how far it came, `PUT` for the end.
+
+    Args:
+        location: URL of the session.
+        arrived: asks the registry whether it has the blob.
+    """
+
+    def __init__(
+        self,
+        blob: Blob,
+        http: Http,
+        scopes: tuple[str, ...],
+        location: str,
+        arrived: Callable[[], bool],
+    ) -> None:
+        self._blob = blob
+        self._http = http
+        self._scopes = scopes
+        self._location = location
+        self._arrived = arrived
+        self._doing = f"upload the layer `{blob.digest}`"
+        self._offset = 0
+        self._chunk = 0
+        self._failures = 0
+
+    def run(self) -> None:
+        """Sends the blob and has the registry check its digest."""
+        if self._blob.size <= _AT_ONCE:
+            self._finish(with_body=True)
+            return
+        while self._offset < self._blob.size:
+            try:
+                self._send_next()
+                self._failures = 0
+            except Interrupted as err:
+                self._pause(err)
+                self._ask_offset()
+            except RefusedByRegistry as err:
+                self._after_refusal(err)
+        self._finish(with_body=False)
+
+    def abandon(self) -> None:
+        """Tells the registry that no more will come; it would keep what it has for days."""
+        request = self._request("DELETE", frozenset({200, 202, 204, 404}))
+        for _ in range(2):  # the first may meet a connection that is being ended
+            with contextlib.suppress(Interrupted, TorchXError):
+                self._http.request_once(request)
+                return
+
+    def _send_next(self) -> None:
+        start, size = self._offset, self._blob.size
+        end = min(size, start + self._chunk) if self._chunk else size
+        headers = {"Content-Type": "application/octet-stream"}
+        if start or end < size:
+            headers["Content-Range"] = f"{start}-{end - 1}"
+        body = Body(end - start, lambda: self._blocks(start, end))
+        request = self._request("PATCH", frozenset({200, 201, 202, 204, 416}), headers, body)
+        reply = self._http.request_once(request)
+        if reply.status == 416:
+            self._ask_offset()
+            return
+        self._follow(reply)
+        taken = _taken(reply)
+        self._offset = end if taken is None or taken < start else taken
+
+    def _blocks(self, start: int, end: int) -> Iterator[bytes]:
+        """The bytes from ``start`` to ``end``; says now and then how far they are sent."""
+        said = time.monotonic()
+        for block in self._blob.read_from(start):
+            yield block[: end - start]
+            start += len(block)
+            if start >= end:
+                return
+            if time.monotonic() - said > _PROGRESS_S:
+                said = time.monotonic()
+                logger.info("%s: %d %% sent", self._doing, 100 * start // self._blob.size)
+
+    def _after_refusal(self, err: RefusedByRegistry) -> None:
+        if err.status == 413 and (not self._chunk or self._chunk > _SMALL_CHUNK):
+            self._chunk = _SMALL_CHUNK
+            self._ask_offset()
+        elif err.status in (400, 404) and self._offset:
+            raise UploadLost(str(err)) from None
+        else:
+            raise err
+
+    def _ask_offset(self) -> None:
+        """Asks how many bytes the registry has.
+
+        Raises:
+            UploadLost: if it has forgotten the upload.
+        """
+        request = self._request("GET", frozenset({200, 202, 204, 400, 404, 405, 416}))
+        reply = self._http.request(request)
+        if reply.status >= 400:
+            raise UploadLost(f"the registry cannot tell how much it has ({reply.status})")
+        self._follow(reply)
+        self._offset = _taken(reply) or 0
+        if self._offset > self._blob.size:
+            raise UploadLost("the registry has more than was sent")
+
+    def _finish(self, *, with_body: bool) -> None:
+        body = Body(self._blob.size, lambda: self._blob.read_from(0)) if with_body else None
+        headers = {"Content-Type": "application/octet-stream"}
+        while True:
+            joint = "&" if urllib.parse.urlsplit(self._location).query else "?"
+            url = f"{self._location}{joint}digest={urllib.parse.quote(self._blob.digest)}"
+            request = self._request("PUT", frozenset({200, 201, 204}), headers, body, url)
+            try:
+                self._http.request_once(request)
+                return
+            except Interrupted as err:
+                self._pause(err)
+                if self._arrived():  # only the answer was lost
+                    return
+                self._ask_offset()
+                if self._offset != (0 if with_body else self._blob.size):
+                    raise UploadLost(str(err)) from None
+
+    def _pause(self, err: Interrupted) -> None:
+        self._failures += 1
+        if not self._http.retries.pause(self._failures, err.asked_s):
+            raise self._http.gave_up(self._doing, err) from None
+        logger.info("%s: %s; going on", self._doing, err)
+
+    def _follow(self, reply: Reply) -> None:
+        location = reply.headers.get("Location")
+        if location:
+            self._location = self._http.absolute(location, reply.url)
+
+    def _request(
+        self,
+        method: str,
+        expected: frozenset[int],
+        headers: dict[str, str] | None = None,
+        body: Body | None = None,
+        url: str = "",
+    ) -> Request:
+        return Request(
+            method,
+            url or self._location,
+            self._doing,
+            self._scopes,
+            headers or {},
+            body,
+            expected,
+        )
+
+
+def _taken(reply: Reply) -> int | None:
+    """How many bytes the registry has, of ``Range: 0-41``; ``None`` if it does not say."""
+    match = re.fullmatch(r"(?:bytes=)?0-(\d+)", reply.headers.get("Range", "").strip())
+    if not match:
+        return None
+    last = int(match[1])
+    return last + 1 if last else 0  # registries say `0-0` for nothing

@@ -1,0 +1,161 @@
+"""Entries of a workspace as a tar archive that is made while it is read."""
+
+import os
+from collections.abc import Generator, Iterator, Sequence
+from typing import BinaryIO
+
+from torchx.errors import TorchXError
+from torchx.workspace._errors import UnreadableWorkspace
+from torchx.workspace._tree import Entry, open_entry, read_small
+
+CHUNK_BYTES = 1 << 20
+_BLOCK = 512
+_KINDS = {"file": b"0", "dir": b"5", "link": b"2"}
+# owners and the time are 0, so that the same tree makes the same archive
+_OWNERS = b"0000000\0" * 2
+_TIME = b"00000000000\0"
+_TAIL = b"ustar  \0" + b"\0" * (_BLOCK - 265)
+_OWN_SUM = sum(_OWNERS) + sum(_TIME) + sum(_TAIL) + 8 * ord(" ")
+
+
+class TarStream:
+    """An archive for one reader: iterated, or read like a file.
+
+    ``failure`` is the error that ended it early, for callers that get another one in its place.
+    """
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        self._chunks = _chunks(entries)
+        self._left = b""
+        self.failure: TorchXError | None = None
+
+    def __iter__(self) -> Iterator[bytes]:
+        while chunk := self._next():
+            yield chunk
+
+    def read(self, size: int = -1) -> bytes:
+        """At most ``size`` bytes, all that is left for -1; empty at the end."""
+        parts = [self._left]
+        have = len(self._left)
+        while (size < 0 or have < size) and (chunk := self._next()):
+            parts.append(chunk)
+            have += len(chunk)
+        data = b"".join(parts)
+        cut = have if size < 0 else size
+        self._left = data[cut:]
+        return data[:cut]
+
+    def close(self) -> None:
+        """Closes the file that is being read."""
+        self._chunks.close()
+
+    def _next(self) -> bytes:
+        try:
+            return next(self._chunks, b"")
+        except TorchXError as err:
+            self.failure = err
+            raise
+
+
+def _chunks(entries: Sequence[Entry]) -> Generator[bytes, None, None]:
+    parts: list[bytes] = []
+    held = 0
+    for entry in entries:
+        header = _header(entry)
+        parts.append(header)
+        held += len(header)
+        if entry.kind == "file" and entry.size:
+            if entry.size <= CHUNK_BYTES:
+                data = _whole(entry)
+                parts.append(data)
+                held += len(data)
+            else:
+                yield b"".join(parts)
+                yield from _large(entry)
+                parts, held = [], 0
+            padding = -entry.size % _BLOCK
+            parts.append(b"\0" * padding)
+            held += padding
+        if held >= CHUNK_BYTES:
+            yield b"".join(parts)
+            parts, held = [], 0
+    parts.append(b"\0" * (2 * _BLOCK))
+    yield b"".join(parts)
+
+
+def _whole(entry: Entry) -> bytes:
+    data = read_small(entry) if entry.status is not None else _read(entry)
+    if len(data) < entry.size:
+        raise _changed(entry)
+    return data[: entry.size]
+
+
+def _read(entry: Entry) -> bytes:
+    with open_entry(entry) as file:
+        return file.read()
+
+
+def _large(entry: Entry) -> Iterator[bytes]:
+    left = entry.size
+    with open_entry(entry) as file:
+        while left:
+            data = file.read(min(left, CHUNK_BYTES))
+            if not data:
+                raise _changed(entry)
+            left -= len(data)
+            yield data
+
+
+def _changed(entry: Entry) -> UnreadableWorkspace:
+    msg = (
+        f"`{entry.source or entry.path}` of the workspace became shorter while it was read; run it"
+        " again, or leave the file out with a line in the ignore file"
+    )
+    return UnreadableWorkspace(msg)
+
+
+def _header(entry: Entry) -> bytes:
+    name = os.fsencode(entry.path)
+    if entry.kind == "dir":
+        name += b"/"
+    target = os.fsencode(entry.target or "")
+    before = b""
+    if len(target) > 100:
+        before += _long(b"K", target)
+        target = target[:100]
+    if len(name) > 100:
+        before += _long(b"L", name)
+        name = name[:100]
+    size = entry.size if entry.kind == "file" else 0
+    return before + _block(name, entry.mode, size, _KINDS[entry.kind], target)
+
+
+def _long(kind: bytes, text: bytes) -> bytes:
+    """What goes before an entry whose name or target does not fit; GNU's and Go's tar read it."""
+    size = len(text) + 1
+    return _block(b"././@LongLink", 0o644, size, kind, b"") + text + b"\0" * (1 + -size % _BLOCK)
+
+
+def _block(name: bytes, mode: int, size: int, kind: bytes, target: bytes) -> bytes:
+    octal = b"%011o\0" % size if size < 1 << 33 else b"\x80" + size.to_bytes(11, "big")
+    mode_text = b"%07o\0" % mode
+    total = _OWN_SUM + sum(name) + sum(mode_text) + sum(octal) + kind[0] + sum(target)
+    return b"".join(
+        (
+            name.ljust(100, b"\0"),
+            mode_text,
+            _OWNERS,
+            octal,
+            _TIME,
+            b"%06o\0 " % total,
+            kind,
+            target.ljust(100, b"\0"),
+            _TAIL,
+        )
+    )
+
+
+def write(entries: Sequence[Entry], out: BinaryIO) -> None:
+    """Writes the whole archive."""
+    for chunk in TarStream(entries):
+        out.write(chunk)

@@ -1,0 +1,524 @@
+"""What a workspace contains: one description that every builder works from."""
+
+import os
+import posixpath
+import stat
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
+
+from torchx._lazy_logger import get_logger
+from torchx.errors import InvalidInput
+from torchx.specs._home import home_dir
+from torchx.specs.api import Workspace
+from torchx.workspace import _walk
+from torchx.workspace._errors import WorkspaceNotFound, unreadable
+
+if TYPE_CHECKING:
+    from torchx.workspace._ignore import Rules
+
+Kind = Literal["file", "dir", "link"]
+
+IGNORE_FILES = (_walk.TORCHX_IGNORE, _walk.DOCKER_IGNORE)
+"""The first that a project has in its root says what is left out."""
+
+WARN_ABOVE_BYTES = 1 << 30
+MOST_BYTES_OF_A_FILE = 4 << 30
+"""A larger file is refused unless a ``!`` pattern spells its name out."""
+
+logger = get_logger(__name__)
+
+
+class Entry:
+    """A file, folder or link of a workspace.
+
+    Args:
+        path: where it goes, relative to the root, with ``/`` and without ``./``.
+        kind: what it is.
+        mode: permission bits.
+        size: of a file, in bytes; 0 for others.
+        target: of a link; ``None`` for others.
+        source: local path or URL that a file is read from; ``""`` if ``content`` is what it holds.
+        content: of a file that has no source; ``None`` for others.
+        status: of a local file as it was found, to tell later whether it changed; ``None`` for
+            others.
+    """
+
+    __slots__ = ("content", "kind", "mode", "path", "size", "source", "status", "target")
+
+    def __init__(
+        self,
+        path: str,
+        kind: Kind,
+        mode: int,
+        size: int = 0,
+        target: str | None = None,
+        source: str = "",
+        content: bytes | None = None,
+        status: os.stat_result | None = None,
+    ) -> None:
+        self.path = path
+        self.kind = kind
+        self.mode = mode
+        self.size = size
+        self.target = target
+        self.source = source
+        self.content = content
+        self.status = status
+
+    def __repr__(self) -> str:
+        arrow = f" -> {self.target}" if self.kind == "link" else ""
+        return f"<{self.kind} {self.path}{arrow} {self.mode:o} {self.size}>"
+
+    def identity(self) -> tuple[object, ...]:
+        """Changes whenever the file at ``source`` does, as far as can be told without reading."""
+        status = self.status
+        seen = (status.st_mtime_ns, status.st_ctime_ns, status.st_ino) if status else ()
+        return (self.path, self.kind, self.mode, self.size, self.target, self.source, *seen)
+
+
+def scan(
+    workspace: Workspace | str,
+    *,
+    skip_default: bool = True,
+    leave_out: Callable[[str], bool] | None = None,
+) -> list[Entry]:
+    """What a workspace contains, sorted by path; a folder stands before what is in it.
+
+    Ignore files are applied, per project. Where two projects have the same path, the later one
+    wins. Links are never followed: one that stays within its project is kept as a relative link,
+    one that leaves it is kept as a link to the absolute path it means here.
+
+    Args:
+        workspace: projects, or the path or URL of a single one.
+        skip_default: whether ``.git``, ``__pycache__``, virtual environments and TorchX's own
+            files are left out.
+        leave_out: says of the path of a local folder that it is not part of the workspace.
+
+    Raises:
+        WorkspaceNotFound: if a project does not exist.
+        UnreadableWorkspace: if a folder cannot be read.
+        InvalidInput: for a malformed pattern, a socket or device, a file of more than 4 GiB, or
+            two projects of which one has a file where the other has a folder.
+    """
+    projects = workspace.projects if isinstance(workspace, Workspace) else {workspace: ""}
+    if skip_default:
+        leave_out = _but_own_files(leave_out)
+    merged: dict[str, Entry] = {}
+    leaving: list[Entry] = []
+    for source, target in projects.items():
+        place = _target(source, target)
+        found, out = _project(source, place, merged, skip_default, leave_out)
+        leaving += out
+        if merged or place:
+            _merge(merged, found, place)
+        else:
+            merged = {entry.path: entry for entry in found}
+    if leaving:
+        _warn_of_links(leaving)
+    return sorted(merged.values(), key=_path_of)
+
+
+def _but_own_files(leave_out: Callable[[str], bool] | None) -> Callable[[str], bool]:
+    """Leaves out TorchX's home directory as well, whatever it is called."""
+    try:
+        home = os.path.realpath(home_dir())
+    except InvalidInput:  # there is none
+        home = ""
+    return lambda path: path == home or (leave_out is not None and leave_out(path))
+
+
+def scan_all(root: str, leave_out: Callable[[str], bool]) -> list[Entry]:
+    """Everything below a local directory, whatever ignore files say, sorted by path.
+
+    Raises:
+        UnreadableWorkspace: if a folder cannot be read.
+        InvalidInput: for a socket or device, or a file of more than 4 GiB.
+    """
+    from torchx.workspace._ignore import Rules
+
+    entries, _ = _local_project(root, "", Rules((), skip_default=False), leave_out)
+    return sorted(entries, key=_path_of)
+
+
+def open_entry(entry: Entry) -> BinaryIO:
+    """The content of a file, from its start.
+
+    Raises:
+        UnreadableWorkspace: if it is gone or cannot be read.
+    """
+    if entry.content is not None:
+        import io
+
+        return io.BytesIO(entry.content)
+    try:
+        if "://" in entry.source:
+            fs, path = filesystem(entry.source)
+            opened: BinaryIO = fs.open(path, "rb")
+            return opened
+        return os.fdopen(os.open(entry.source, os.O_RDONLY | _NO_FOLLOW), "rb", buffering=0)
+    except OSError as err:
+        raise unreadable(entry.source, err) from err
+
+
+def read_small(entry: Entry) -> bytes:
+    """The content of a local file as it is now, with as few system calls as there can be.
+
+    Raises:
+        UnreadableWorkspace: if it is gone or cannot be read.
+    """
+    try:
+        file = os.open(entry.source, os.O_RDONLY | _NO_FOLLOW)
+        try:
+            data = os.read(file, entry.size + 1)
+            if len(data) != entry.size:  # it changed, or the system gave a part
+                while more := os.read(file, 1 << 20):
+                    data += more
+            return data
+        finally:
+            os.close(file)
+    except OSError as err:
+        raise unreadable(entry.source, err) from err
+
+
+_NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+
+
+def summary(entries: Iterable[Entry]) -> tuple[int, int]:
+    """The number of files and links, and the bytes in them."""
+    files = total = 0
+    for entry in entries:
+        if entry.kind != "dir":
+            files += 1
+            total += entry.size
+    return files, total
+
+
+def announce(entries: list[Entry], workspace: Workspace | str, action: str = "sending") -> None:
+    """Logs how much goes along, and warns of what is unusually large."""
+    files, total = summary(entries)
+    logger.info(
+        "%s %s file%s, %s of workspace `%s`",
+        action,
+        f"{files:,}",
+        "" if files == 1 else "s",
+        size_text(total),
+        workspace,
+    )
+    if total <= WARN_ABOVE_BYTES:
+        return
+    largest = sorted((e for e in entries if e.kind == "file"), key=lambda e: -e.size)[:3]
+    logger.warning(
+        "the workspace `%s` holds %s, which is much for code; a line in"
+        " `.torchxignore` leaves out what the job does not need; the largest files: %s",
+        workspace,
+        size_text(total),
+        ", ".join(f"`{e.path}` ({size_text(e.size)})" for e in largest),
+    )
+
+
+def size_text(size: float) -> str:
+    """A number of bytes in the unit that fits.
+
+    >>> size_text(1536), size_text(12), size_text(5 << 30)
+    ('1.5 KiB', '12 B', '5.0 GiB')
+    """
+    if size < 1024:
+        return f"{size:.0f} B"
+    units = ["GiB", "MiB", "KiB"]
+    while (size := size / 1024) >= 1024 and len(units) > 1:
+        units.pop()
+    return f"{size:,.1f} {units[-1]}"
+
+
+def is_local(location: str) -> bool:
+    """Whether a workspace's location is a path of this machine, or a ``file://`` URL."""
+    return "://" not in location or location.startswith("file://")
+
+
+def local_path(location: str) -> str:
+    """The path of a local workspace, with ``~`` expanded.
+
+    >>> local_path("file://.")
+    '.'
+    """
+    return os.path.expanduser(location.removeprefix("file://") or ".")
+
+
+def is_single_file(location: str, entries: Sequence[Entry]) -> bool:
+    """Whether a project that was scanned is a file and not a folder."""
+    if is_local(location):
+        return os.path.isfile(local_path(location))
+    fs, path = filesystem(location)
+    return bool(entries) and not fs.isdir(path)
+
+
+def not_found(location: str) -> WorkspaceNotFound:
+    """An error that says that a workspace does not exist."""
+    at = f" (`{os.path.abspath(local_path(location))}`)" if is_local(location) else ""
+    msg = f"the workspace `{location}`{at} does not exist; give a directory or file that does"
+    return WorkspaceNotFound(msg)
+
+
+def _path_of(entry: Entry) -> str:
+    return entry.path
+
+
+def _target(source: str, target: str | None) -> str:
+    """The place of a project below the root; empty for the root itself."""
+    place = posixpath.normpath(target or ".")
+    if place == ".":
+        return ""
+    if place.startswith(("/", "../")) or place == "..":
+        msg = (
+            f"the project `{source}` of the workspace goes to `{target}`, which is not below the"
+            " job's root; give a relative path without `..`"
+        )
+        raise InvalidInput(msg)
+    return place
+
+
+def _project(
+    source: str,
+    place: str,
+    before: dict[str, Entry],
+    skip_default: bool,
+    leave_out: "Callable[[str], bool] | None",
+) -> tuple[list[Entry], list[Entry]]:
+    """The entries of one project at their places, and those of its links that leave it."""
+    if not is_local(source):
+        return _remote_project(source, place, before, skip_default), []
+    path = local_path(source)
+    try:
+        status = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        raise not_found(source) from None
+    except OSError as err:
+        raise unreadable(path, err) from err
+    path = os.path.realpath(path)
+    if not stat.S_ISDIR(status.st_mode):
+        if not stat.S_ISREG(status.st_mode):
+            raise _unsendable(path, status.st_mode)
+        where = _place_of_file(os.path.basename(local_path(source)), place, before)
+        return [_file(where, path, status, None)], []
+    rules = _walk.local_rules(path, IGNORE_FILES, skip_default=skip_default)
+    return _local_project(path, place, rules, leave_out)
+
+
+def _place_of_file(name: str, place: str, before: dict[str, Entry]) -> str:
+    """As ``cp`` does: into a folder that is there, or else under the name that is given."""
+    if not place:
+        return name
+    into = before.get(place)
+    return f"{place}/{name}" if into is not None and into.kind == "dir" else place
+
+
+def _local_project(
+    root: str, place: str, rules: "Rules", leave_out: "Callable[[str], bool] | None"
+) -> tuple[list[Entry], list[Entry]]:
+    prefix = f"{place}/" if place else ""
+    entries: list[Entry] = []
+    leaving: list[Entry] = []
+    implied: dict[str, Entry] = {}
+    add = entries.append
+    for folder in _walk.walk_local(root, rules, leave_out):
+        below = prefix + folder.below
+        if folder.below:
+            mode = stat.S_IMODE(_lstat(folder.path).st_mode)
+            entry = Entry(below[:-1], "dir", mode, source=folder.path)
+            if folder.kept:
+                add(entry)
+            else:
+                implied[entry.path] = entry
+        for found in folder.files:
+            try:
+                status = found.stat(follow_symlinks=False)
+            except OSError as err:
+                raise unreadable(found.path, err) from err
+            path = below + found.name
+            kind = stat.S_IFMT(status.st_mode)
+            if kind == stat.S_IFREG:
+                if status.st_size > MOST_BYTES_OF_A_FILE:
+                    _check_size(found.name, path, status.st_size, rules)
+                add(
+                    Entry(
+                        path,
+                        "file",
+                        status.st_mode & 0o7777,
+                        status.st_size,
+                        None,
+                        found.path,
+                        None,
+                        status,
+                    )
+                )
+            elif kind == stat.S_IFLNK:
+                link, leaves = _link(path, found.path, root)
+                add(link)
+                if leaves:
+                    leaving.append(link)
+            else:
+                raise _unsendable(found.path, status.st_mode)
+    if implied:
+        _add_folders_in_use(entries, implied)
+    return entries, leaving
+
+
+def _lstat(path: str) -> os.stat_result:
+    try:
+        return os.lstat(path)
+    except OSError as err:
+        raise unreadable(path, err) from err
+
+
+def _file(path: str, source: str, status: os.stat_result, rules: "Rules | None") -> Entry:
+    _check_size(os.path.basename(path), path, status.st_size, rules)
+    mode = stat.S_IMODE(status.st_mode)
+    return Entry(path, "file", mode, status.st_size, None, source, None, status)
+
+
+def _check_size(name: str, path: str, size: int, rules: "Rules | None") -> None:
+    if rules is None or size <= MOST_BYTES_OF_A_FILE or rules.asks_for(name):
+        return
+    msg = (
+        f"`{path}` of the workspace has {size_text(size)}, and files above"
+        f" {size_text(MOST_BYTES_OF_A_FILE)} are not sent with code: add the line `{path}` to"
+        f" `.torchxignore` to leave it out, or `!{path}` to send it all the same"
+    )
+    raise InvalidInput(msg)
+
+
+def _link(path: str, source: str, root: str) -> tuple[Entry, bool]:
+    """A link, and whether it leads out of its project.
+
+    One that leaves leads to the absolute path it means here: a relative one would lead somewhere
+    else, or to an arbitrary file, from the place of the copy.
+    """
+    try:
+        target = os.readlink(source)
+    except OSError as err:
+        raise unreadable(source, err) from err
+    folder = os.path.dirname(source)
+    meant = os.path.normpath(os.path.join(folder, target))
+    leaves = meant != root and not meant.startswith(os.path.join(root, ""))
+    if leaves:
+        target = meant
+    elif os.path.isabs(target):
+        target = os.path.relpath(meant, folder)
+    return Entry(path, "link", 0o777, target=target, source=source), leaves
+
+
+def _unsendable(path: str, mode: int) -> InvalidInput:
+    kinds = {
+        stat.S_IFSOCK: "a socket",
+        stat.S_IFIFO: "a named pipe",
+        stat.S_IFCHR: "a device",
+        stat.S_IFBLK: "a device",
+    }
+    msg = (
+        f"`{path}` in the workspace is {kinds.get(stat.S_IFMT(mode), 'no file')}, which cannot be"
+        " sent; remove it, or leave it out with a line in `.torchxignore`"
+    )
+    return InvalidInput(msg)
+
+
+def _warn_of_links(links: list[Entry]) -> None:
+    named = ", ".join(f"`{e.path}` -> `{e.target}`" for e in links[:5])
+    more = f" and {len(links) - 5} more" if len(links) > 5 else ""
+    logger.warning(
+        "links lead out of the workspace: %s%s; they are sent as links and work only where the same"
+        " path exists; to send what they lead to, make it a project of the workspace",
+        named,
+        more,
+    )
+
+
+def _add_folders_in_use(entries: list[Entry], implied: dict[str, Entry]) -> None:
+    """Adds those ignored folders of which something inside is taken in again."""
+    needed: dict[str, Entry] = {}
+    for entry in entries:
+        above = posixpath.dirname(entry.path)
+        while above in implied and above not in needed:
+            needed[above] = implied[above]
+            above = posixpath.dirname(above)
+    entries.extend(needed.values())
+
+
+def _merge(merged: dict[str, Entry], found: list[Entry], place: str) -> None:
+    is_file = len(found) == 1 and found[0].path == place
+    above = posixpath.dirname(place) if is_file else place
+    while above:  # the folders that lead to the project's place
+        _put(merged, Entry(above, "dir", 0o755))
+        above = posixpath.dirname(above)
+    for entry in found:
+        _put(merged, entry)
+
+
+def _put(merged: dict[str, Entry], entry: Entry) -> None:
+    there = merged.get(entry.path)
+    if there is not None and (there.kind == "dir") != (entry.kind == "dir"):
+        msg = (
+            f"two projects of the workspace disagree about `{entry.path}`: it is a"
+            f" {there.kind} in one and a {entry.kind} in the other; give one of them another target"
+        )
+        raise InvalidInput(msg)
+    if there is None or entry.source or entry.content is not None:
+        merged[entry.path] = entry
+
+
+def filesystem(url: str) -> tuple[Any, str]:
+    """The fsspec file system of a URL, and the path there.
+
+    Raises:
+        ModuleNotFoundError: if fsspec, or the package for that kind of URL, is not installed.
+        InvalidInput: if there is no such kind of URL.
+    """
+    try:
+        import fsspec.core
+    except ModuleNotFoundError as err:
+        if err.name != "fsspec":
+            raise
+        msg = f"`{url}` needs fsspec, install it with: pip install 'torchx[fsspec]'"
+        raise ModuleNotFoundError(msg, name="fsspec") from None
+    try:
+        fs, path = fsspec.core.url_to_fs(url)
+    except ValueError as err:  # unknown protocol
+        msg = f"`{url}` is not a path or a URL of a file system that is installed: {err}"
+        raise InvalidInput(msg) from None
+    return fs, path
+
+
+def _remote_project(
+    url: str, place: str, before: dict[str, Entry], skip_default: bool
+) -> list[Entry]:
+    fs, root = filesystem(url)
+    try:
+        info = fs.info(root)
+    except FileNotFoundError:
+        raise not_found(url) from None
+    if info.get("type") != "directory":
+        where = _place_of_file(posixpath.basename(root.rstrip("/")), place, before)
+        return [_remote_file(fs, where, info)]
+    rules = _walk.remote_rules(fs, root, IGNORE_FILES, skip_default=skip_default)
+    prefix = f"{place}/" if place else ""
+    entries: list[Entry] = []
+    implied: dict[str, Entry] = {}
+    for folder in _walk.walk_remote(fs, root, rules):
+        below = prefix + folder.below
+        if folder.below:
+            entry = Entry(below[:-1], "dir", 0o755, source=fs.unstrip_protocol(folder.path))
+            if folder.kept:
+                entries.append(entry)
+            else:
+                implied[entry.path] = entry
+        for name, details in folder.files.items():
+            entry = _remote_file(fs, below + name, details)
+            _check_size(name, entry.path, entry.size, rules)
+            entries.append(entry)
+    if implied:
+        _add_folders_in_use(entries, implied)
+    return entries
+
+
+def _remote_file(fs: Any, path: str, info: dict[str, Any]) -> Entry:
+    source = fs.unstrip_protocol(info["name"])
+    return Entry(path, "file", _walk.permission_bits(info), int(info["size"] or 0), source=source)

@@ -1,0 +1,405 @@
+"""Workspaces as container images, built by a Docker daemon on top of the role's image."""
+
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import IO, TYPE_CHECKING, Any, TextIO
+
+from torchx._lazy_logger import get_logger
+from torchx.errors import BackendUnavailable, InvalidInput, TorchXError, UnsupportedRequest
+from torchx.specs.api import AppDef, CfgVal, Role, Workspace, runopts
+from torchx.version import __version__
+from torchx.workspace._tree import Entry, announce, scan
+from torchx.workspace.api import WorkspaceMixin
+
+if TYPE_CHECKING:
+    from torchx.workspace._registry._build import Plan
+
+__all__ = ["DEFAULT_DOCKERFILE", "TORCHX_DOCKERFILE", "DockerWorkspaceMixin", "print_push_events"]
+
+TORCHX_DOCKERFILE = "Dockerfile.torchx"
+
+DEFAULT_DOCKERFILE = b"""
+ARG IMAGE
+FROM $IMAGE
+
+COPY . .
+"""
+
+logger = get_logger(__name__)
+
+_Build = Callable[[str, "Workspace | str", list[Entry], Mapping[str, CfgVal]], str]
+
+_AUTO, _DOCKER, _REGISTRY = "auto", "docker", "registry"
+_LOCAL_ID = "sha256:"
+_MOST_BYTES_IN_MEMORY = 256 << 20
+_PART = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
+_HOST = r"(?:[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*|\[[0-9a-fA-F:]+\])(?::[0-9]+)?"
+_REPOSITORY = re.compile(rf"(?:{_HOST}/)?{_PART}(?:/{_PART})*")
+
+
+class _NoImageRepo(InvalidInput, KeyError):
+    """There is nowhere to push to; older callers catch the second of these."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class DockerWorkspaceMixin(WorkspaceMixin[dict[str, tuple[str, str]]]):
+    """Builds an image with the workspace in it, and pushes it where ``image_repo`` says.
+
+    ``Dockerfile.torchx`` in the root of the workspace says how; it gets the role's image as the
+    argument ``IMAGE``, and the workspace's path as ``WORKSPACE``. Without one, the workspace is
+    copied into the image's working directory.
+
+    Args:
+        docker_client: client of the Docker SDK; ``None`` connects on first use to the daemon that
+            the environment names.
+    """
+
+    LABEL_VERSION: str = "torchx.pytorch.org/version"
+
+    _runs_elsewhere: bool = True
+    """Whether jobs run where images come from a registry, so that there is a push step."""
+
+    def __init__(self, *args: Any, docker_client: Any = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.__client = docker_client
+        self.__client_is_own = docker_client is None
+        self.__pushed: dict[str, str] = {}
+        self.__plans: dict[str, Plan] = {}
+
+    @property
+    def _docker_client(self) -> Any:
+        if self.__client is None:
+            from torchx.workspace import _docker
+
+            self.__client = _docker.connect()
+        return self.__client
+
+    def workspace_opts(self) -> runopts:
+        """Where images go, and whether the build is shown."""
+        opts = runopts()
+        opts.add(
+            "image_repo",
+            type_=str,
+            default=None,
+            help="repository that built images are pushed to, such as example.com/team/img; needed"
+            " by backends that run elsewhere",
+        )
+        opts.add(
+            "image_builder",
+            type_=str,
+            default=_AUTO,
+            help="`docker`: a Docker daemon builds; `registry`: the workspace is added to the"
+            " image in the registry, without a daemon; `auto`: the second, if `image_repo` is given"
+            f" and the workspace has no {TORCHX_DOCKERFILE}",
+        )
+        opts.add("quiet", type_=bool, default=False, help="do not log the output of image builds")
+        return opts
+
+    def caching_build_workspace_and_update_role(
+        self, role: Role, cfg: Mapping[str, CfgVal], build_cache: dict[object, object]
+    ) -> None:
+        """Builds the image of one role, unless an earlier role had the same.
+
+        Raises:
+            InvalidInput: if the workspace, the image or the Dockerfile is wrong.
+            BackendUnavailable: if there is no Docker daemon.
+        """
+        workspace = role.workspace
+        if not workspace:
+            return
+        own = DockerWorkspaceMixin.build_workspace_and_update_role
+        if type(self).build_workspace_and_update_role is not own:
+            super().caching_build_workspace_and_update_role(role, cfg, build_cache)
+            return
+        key = (DockerWorkspaceMixin, role.image, workspace)
+        if key not in build_cache:
+            build_cache[key] = self._build(role, workspace, cfg)
+        role.image = str(build_cache[key])
+
+    def build_workspace_and_update_role(
+        self, role: Role, workspace: str, cfg: Mapping[str, CfgVal]
+    ) -> None:
+        """Builds the image of one role from one directory."""
+        role.image = self._build(role, workspace, cfg)
+
+    def dryrun_push_images(
+        self, app: AppDef, cfg: Mapping[str, CfgVal]
+    ) -> dict[str, tuple[str, str]]:
+        """Gives roles the names that their local images will have in ``image_repo``.
+
+        An image that was made without a daemon has its name, by digest, already.
+
+        Returns:
+            The images to push, each with the repository and tag to push it as.
+
+        Raises:
+            KeyError: if there is an image to push and no ``image_repo``.
+        """
+        images: dict[str, tuple[str, str]] = {}
+        for role in app.roles:
+            if not role.image.startswith(_LOCAL_ID):
+                plan = self._find_plan(role.image)
+                if plan is not None:
+                    images[plan.image] = (plan.repository, plan.tag)
+                continue
+            repository = _image_repo(cfg)
+            if not repository:
+                msg = (
+                    f"the image of role `{role.name}` is on this machine only, and the job runs"
+                    " elsewhere; give the option `image_repo` a repository to push it to, such as"
+                    " `example.com/team/img`"
+                )
+                raise _NoImageRepo(msg)
+            tag = role.image.removeprefix(_LOCAL_ID)
+            images[role.image] = (repository, tag)
+            role.image = f"{repository}:{tag}"
+        return images
+
+    def push_images(self, images_to_push: dict[str, tuple[str, str]]) -> None:
+        """Pushes local images; ``pushed_image`` knows their digests afterwards.
+
+        Raises:
+            RuntimeError: if the registry refuses the daemon, or keeps failing.
+            TorchXError: the same for an image that was made without a daemon.
+        """
+        from torchx.workspace import _docker
+
+        for image, (repository, tag) in images_to_push.items():
+            if not image.startswith(_LOCAL_ID):
+                self._push_plan(image)
+                continue
+            digest = _docker.push(self._docker_client, image, repository, tag)
+            if digest:
+                self.__pushed[f"{repository}:{tag}"] = f"{repository}@{digest}"
+                logger.info("pushed `%s:%s` as `%s@%s`", repository, tag, repository, digest)
+
+    def pushed_image(self, image: str) -> str:
+        """The name by digest of an image that was pushed, any other one as it is.
+
+        For what is submitted: a tag can be moved to another image, a digest cannot.
+        """
+        return self.__pushed.get(image, image)
+
+    def close(self) -> None:
+        """Ends the connection to the daemon, and closes the scheduler."""
+        if self.__client_is_own and self.__client is not None:
+            self.__client.close()
+            self.__client = None
+        close = getattr(super(), "close", None)
+        if close is not None:
+            close()
+
+    def _build(self, role: Role, workspace: Workspace | str, cfg: Mapping[str, CfgVal]) -> str:
+        _image_repo(cfg)
+        entries = scan(workspace)
+        build = self._choose_builder(role.image, entries, cfg)
+        return build(role.image, workspace, entries, cfg)
+
+    def _choose_builder(
+        self, image: str, entries: Sequence[Entry], cfg: Mapping[str, CfgVal]
+    ) -> _Build:
+        """What builds: called with image, workspace, entries and cfg it gives the new image.
+
+        Raises:
+            InvalidInput: if what ``image_builder`` names cannot build this.
+        """
+        choice = cfg.get("image_builder") or _AUTO
+        if choice not in (_AUTO, _DOCKER, _REGISTRY):
+            msg = f"`image_builder` is `{choice}`; it can be `auto`, `docker` or `registry`"
+            raise InvalidInput(msg)
+        if choice == _REGISTRY:
+            self._check_registry_can(image, entries, cfg)
+            return self._build_in_registry
+        if (
+            choice == _AUTO
+            and self._runs_elsewhere
+            and _image_repo(cfg)
+            and image
+            and not image.startswith(_LOCAL_ID)
+            and not has_dockerfile(entries)
+        ):
+            return self._build_in_registry
+        return self._build_with_docker
+
+    def _check_registry_can(
+        self, image: str, entries: Sequence[Entry], cfg: Mapping[str, CfgVal]
+    ) -> None:
+        if not self._runs_elsewhere:
+            why = "images of this scheduler stay on this machine"
+        elif has_dockerfile(entries):
+            why = f"the workspace has a {TORCHX_DOCKERFILE}, which only a daemon can carry out"
+        elif not image:
+            why = "the role has no image to add the workspace to"
+        elif not _image_repo(cfg):
+            why = "it needs the option `image_repo`: the repository that images are put into"
+        else:
+            return
+        msg = f"`image_builder=registry` is not possible: {why}; change that, or leave it out"
+        raise InvalidInput(msg)
+
+    def _build_in_registry(
+        self,
+        image: str,
+        workspace: Workspace | str,
+        entries: list[Entry],
+        cfg: Mapping[str, CfgVal],
+    ) -> str:
+        from torchx.workspace._registry._build import find_base, plan_image
+        from torchx.workspace._registry._reference import parse_repository
+
+        repository = _image_repo(cfg) or ""
+        parse_repository(repository)
+        try:
+            base = find_base(image)
+        except (BackendUnavailable, InvalidInput, UnsupportedRequest) as err:
+            if cfg.get("image_builder") == _REGISTRY or not self._daemon_has(image):
+                raise
+            logger.info("building with Docker, as the registry cannot be used: %s", err)
+            return self._build_with_docker(image, workspace, entries, cfg)
+        announce(entries, workspace, "packing")
+        contents = sorted(with_dockerfile(entries), key=lambda entry: entry.path)
+        plan = plan_image(base, workspace, contents, repository)
+        self.__plans[plan.image] = plan
+        return plan.image
+
+    def _daemon_has(self, image: str) -> bool:
+        from torchx.workspace import _docker
+
+        try:
+            return _docker.image_id(self._docker_client, image) is not None
+        except (ModuleNotFoundError, TorchXError):
+            return False
+
+    def _find_plan(self, image: str) -> "Plan | None":
+        """The plan of an image that was built, by this or another process, and not pushed yet."""
+        if image in self.__plans or "@" not in image:
+            return self.__plans.get(image)
+        from torchx.workspace._registry._build import find_plan
+
+        return find_plan(image)
+
+    def _push_plan(self, image: str) -> None:
+        from torchx.workspace._registry._build import push_image
+
+        plan = self._find_plan(image)
+        if plan is None:
+            msg = f"what the image `{image}` is made of is not on this machine; build it again"
+            raise InvalidInput(msg)
+        push_image(plan)
+
+    def _build_with_docker(
+        self,
+        image: str,
+        workspace: Workspace | str,
+        entries: list[Entry],
+        cfg: Mapping[str, CfgVal],
+    ) -> str:
+        from torchx.workspace import _built, _docker
+
+        client = self._docker_client
+        quiet = bool(cfg.get("quiet"))
+        if has_dockerfile(entries):
+            if image:
+                _docker.find_or_pull(client, image, required=False, quiet=quiet)
+            return self._send(image, workspace, entries, cfg)
+        if not image:
+            msg = (
+                f"the workspace `{workspace}` needs an image to be built on; give the role an"
+                f" image, or the workspace a `{TORCHX_DOCKERFILE}`"
+            )
+            raise InvalidInput(msg)
+        base = _docker.find_or_pull(client, image, required=True, quiet=quiet)
+        place = f"{workspace} {image} {client.api.base_url}"
+        same = _built.fingerprint(entries, place, str(base), __version__)
+        built = _built.recall(place, same) if same else None
+        if built and _docker.image_id(client, built):
+            logger.info("workspace `%s` on image `%s` has not changed", workspace, image)
+            return built
+        built = self._send(image, workspace, entries, cfg)
+        if same:
+            _built.remember(place, same, built)
+        return built
+
+    def _send(
+        self,
+        image: str,
+        workspace: Workspace | str,
+        entries: list[Entry],
+        cfg: Mapping[str, CfgVal],
+    ) -> str:
+        """Has the daemon build the image; gives its id."""
+        from torchx.workspace import _docker
+        from torchx.workspace._tar import TarStream
+
+        announce(entries, workspace)
+        return _docker.build(
+            self._docker_client,
+            TarStream(with_dockerfile(entries)),
+            dockerfile=TORCHX_DOCKERFILE,
+            arguments={"IMAGE": image, "WORKSPACE": str(workspace)},
+            labels={self.LABEL_VERSION: __version__},
+            quiet=bool(cfg.get("quiet")),
+        )
+
+
+def has_dockerfile(entries: Iterable[Entry]) -> bool:
+    """Whether a workspace brings its own Dockerfile."""
+    return any(e.path == TORCHX_DOCKERFILE and e.kind != "dir" for e in entries)
+
+
+def with_dockerfile(entries: list[Entry]) -> list[Entry]:
+    """What is sent to be built: the workspace, with the default Dockerfile if it has none."""
+    if has_dockerfile(entries):
+        return entries
+    size = len(DEFAULT_DOCKERFILE)
+    default = Entry(TORCHX_DOCKERFILE, "file", 0o644, size, content=DEFAULT_DOCKERFILE)
+    return [*entries, default]
+
+
+def print_push_events(events: Iterable[Mapping[str, Any]], stream: TextIO | None = None) -> None:
+    """Shows the progress of a push: a line for each layer.
+
+    Args:
+        events: of the Docker daemon, decoded.
+        stream: ``None`` is stderr. Lines are written again only on a terminal.
+
+    Raises:
+        RuntimeError: if an event has an error.
+    """
+    from torchx.workspace import _transfers
+
+    _transfers.show(events, stream or sys.stderr, "push")
+
+
+def _image_repo(cfg: Mapping[str, CfgVal]) -> str | None:
+    repository = cfg.get("image_repo")
+    if repository is None or repository == "":
+        return None
+    if not isinstance(repository, str) or not _REPOSITORY.fullmatch(repository):
+        msg = (
+            f"`image_repo` is `{repository}`, which is not the name of a repository; write it in"
+            " small letters and without a tag, such as `example.com/team/img`"
+        )
+        raise InvalidInput(msg)
+    return repository
+
+
+def _build_context(img: str, workspace: str) -> IO[bytes]:
+    """A temporary file, in memory if it is not large, with the build context of a workspace."""
+    import tempfile
+
+    from torchx.workspace._tar import write
+
+    # the caller closes it
+    context: Any = tempfile.SpooledTemporaryFile(max_size=_MOST_BYTES_IN_MEMORY)  # noqa: SIM115
+    try:
+        write(with_dockerfile(scan(workspace)), context)
+    except BaseException:
+        context.close()
+        raise
+    context.seek(0)
+    opened: IO[bytes] = context
+    return opened

@@ -1,0 +1,70 @@
+"""A real Docker daemon and images on it, for tests that are skipped where there is none."""
+
+import functools
+import importlib.util
+from typing import Any
+
+import pytest
+
+SCRIPT = "scripts/engines/docker"
+PYTHON_IMAGE = "torchx-test/python"
+MISSING_IMAGE = f"the image is missing, make it with: {SCRIPT} image"
+
+
+@functools.cache
+def why_not() -> str:
+    """Why tests cannot use Docker; empty if they can."""
+    if importlib.util.find_spec("docker") is None:
+        return "the Python package is missing, install it with: pip install 'torchx[docker]'"
+    from torchx.errors import BackendUnavailable
+    from torchx.schedulers.docker_scheduler._client import connect
+
+    try:
+        client = connect()
+    except BackendUnavailable as err:
+        return f"{err} ({SCRIPT} up)"
+    try:
+        return "" if client.images.list(name=PYTHON_IMAGE) else f"{PYTHON_IMAGE}: {MISSING_IMAGE}"
+    finally:
+        client.close()
+
+
+def skip_without_docker() -> None:
+    """Skips a module as a whole, so that its reason is told once."""
+    if why_not():
+        pytest.skip(f"no Docker: {why_not()}", allow_module_level=True)
+
+
+needs_docker = [
+    pytest.mark.docker,
+    pytest.mark.skipif(bool(why_not()), reason=f"no Docker: {why_not()}"),
+    pytest.mark.timeout(300),
+]
+
+
+def image_id(client: Any, repository: str) -> str:
+    """Id of the newest image of a repository, which is never pulled; skips without one."""
+    images = client.images.list(name=repository)
+    if not images:
+        pytest.skip(f"{repository}: {MISSING_IMAGE}")
+    return str(images[0].id)
+
+
+def image_with_init(client: Any) -> str:
+    """The image with Python and with an init as its entrypoint: its programs end on SIGTERM.
+
+    As process 1 of a container a shell ignores SIGTERM, and each cancel would take the full grace.
+    """
+    base = image_id(client, PYTHON_IMAGE)
+    tag = "torchx-test/python-init"
+    found = [i for i in client.images.list(name=tag) if i.labels.get("base") == base]
+    if found:
+        return str(found[0].id)
+    container = client.containers.create(base, ["true"])
+    try:
+        made = container.commit(
+            tag, changes=['ENTRYPOINT ["/usr/bin/tini", "--"]', f"LABEL base={base}"]
+        )
+    finally:
+        container.remove()
+    return str(made.id)

@@ -1,0 +1,285 @@
+"""The life of jobs on a real cluster: how they end, restart and are found again."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.slurm_cluster import engine
+from torchx.errors import JobStartError
+from torchx.runner import get_runner
+from torchx.schedulers.slurm_scheduler import create_scheduler
+from torchx.specs import AppDef, AppState, Resource, Role, macros
+
+from .conftest import Cluster, sh
+
+pytestmark = pytest.mark.slurm
+
+
+def test_replicas_of_a_role_run_on_nodes_of_their_own(cluster: Cluster):
+    app_id, found = cluster.run(sh("echo $SLURMD_NODENAME", num_replicas=3))
+    assert found.state is AppState.SUCCEEDED
+    hosts = [r.hostname for r in found.roles_statuses[0].replicas]
+    assert len(set(hosts)) == 3
+    assert [cluster.lines(app_id, k=k) for k in range(3)] == [[f"{host}\n"] for host in hosts]
+
+
+def test_a_range_of_replicas_takes_the_nodes_there_are(cluster: Cluster):
+    role = sh("echo $SLURM_NTASKS $SLURMD_NODENAME", num_replicas=4, min_replicas=1)
+    app_id, found = cluster.run(role, partition="debug")
+    assert found.state is AppState.SUCCEEDED
+    assert [r.id for r in found.roles_statuses[0].replicas] == [0, 1]
+    assert [*cluster.lines(app_id), *cluster.lines(app_id, k=1)] == ["2 node1\n", "2 node2\n"]
+
+
+def test_gpus_are_given_to_each_replica(cluster: Cluster):
+    role = sh("echo $CUDA_VISIBLE_DEVICES", num_replicas=2, resource=Resource(1, 2, 64))
+    app_id, found = cluster.run(role, partition="gpu")
+    assert found.state is AppState.SUCCEEDED
+    assert [cluster.lines(app_id, k=k) for k in range(2)] == [["0,1\n"], ["0,1\n"]]
+
+
+def test_a_failed_role_fails_the_app_and_its_replica_is_named(cluster: Cluster):
+    script = f"echo last words; sleep {macros.replica_id}; exit $$(( 5 * {macros.replica_id} ))"
+    bad = Role("bad", "", entrypoint="sh", args=["-c", script], num_replicas=2)
+    app_id, found = cluster.run(bad, sh("sleep 600", name="other"))
+    assert found.state is AppState.FAILED
+    assert "replica 1 of role `bad` exited with code 5" in found.msg
+    (failed,) = cluster.scheduler.failed_replicas(app_id)
+    assert (failed.role, failed.replica, failed.exit_code) == ("bad", 1, 5)
+    assert failed.last_lines == ["last words"]
+    states = {s.role: [r.state for r in s.replicas] for s in found.roles_statuses}
+    assert states["bad"] == [AppState.SUCCEEDED, AppState.FAILED]
+    assert states["other"] == [AppState.CANCELLED]
+    assert json.loads(found.structured_error_msg)["errorCode"] == 5
+
+
+def test_a_replica_that_is_killed_is_told_by_its_signal(cluster: Cluster):
+    app_id, found = cluster.run(sh("kill -SEGV $$"))
+    assert found.state is AppState.FAILED
+    (failed,) = cluster.scheduler.failed_replicas(app_id)
+    assert (failed.exit_code, failed.reason) == (-11, "was killed by SIGSEGV")
+
+
+def test_a_restarted_job_keeps_the_logs_of_all_attempts(cluster: Cluster):
+    role = sh("echo attempt $TORCHX_ATTEMPT; [ $TORCHX_ATTEMPT = 1 ]", max_retries=2)
+    app_id = cluster.start(role)
+    assert cluster.lines(app_id, should_tail=True) == ["attempt 0\n", "attempt 1\n"]
+    found = cluster.end(app_id)
+    assert (found.state, found.num_restarts) == (AppState.SUCCEEDED, 1)
+    assert cluster.lines(app_id) == ["attempt 0\n", "attempt 1\n"]
+    assert Path(f"slurm-{app_id}-r-0.r1.out").read_text() == "attempt 1\n"
+    batch = Path(f"slurm-{app_id}.out").read_text()
+    assert "job exited with code 1" in batch
+    assert "job exited with code 0" in batch
+
+
+def test_a_requeue_from_outside_is_an_attempt_too(cluster: Cluster):
+    app_id = cluster.start(
+        sh("echo attempt $TORCHX_ATTEMPT; [ $TORCHX_ATTEMPT = 1 ] || exec sleep 600")
+    )
+    cluster.until(lambda: cluster.lines(app_id))
+    subprocess.run(["scontrol", "requeue", app_id], check=True)
+    assert cluster.lines(app_id, should_tail=True) == ["attempt 0\n", "attempt 1\n"]
+    found = cluster.end(app_id)
+    assert (found.state, found.num_restarts) == (AppState.SUCCEEDED, 1)
+
+
+def test_a_job_that_waits_can_be_cancelled(cluster: Cluster):
+    app_id = cluster.start(sh("true"), begin="now+1hour")
+    found = cluster.until(lambda: "BeginTime" in cluster.describe(app_id).msg)
+    assert found
+    follower = iter(cluster.scheduler.log_iter(app_id, "r", should_tail=True))
+    cluster.scheduler.cancel(app_id)
+    assert cluster.end(app_id).state is AppState.CANCELLED
+    assert cluster.lines(app_id) == []
+    follower.close()
+
+
+def test_a_running_job_with_two_roles_can_be_cancelled(cluster: Cluster):
+    app_id = cluster.start(sh("echo a; sleep 600", name="a"), sh("echo b; sleep 600", name="b"))
+    cluster.until(lambda: cluster.lines(app_id, "a") and cluster.lines(app_id, "b"))
+    cluster.until(lambda: cluster.describe(app_id).state is AppState.RUNNING)
+    cluster.scheduler.cancel(app_id)
+    found = cluster.end(app_id)
+    assert found.state is AppState.CANCELLED
+    assert {r.state for s in found.roles_statuses for r in s.replicas} == {AppState.CANCELLED}
+    assert cluster.scheduler.failed_replicas(app_id) == []
+
+
+def test_a_signal_reaches_the_replicas_which_save_and_go_on_after_the_requeue(cluster: Cluster):
+    script = (
+        "trap 'echo saved at $step > saved; exit 75' USR1; step=7; "
+        "[ ! -f saved ] || { cat saved; exit 0; }; echo ready; "
+        "while :; do sleep 0.1; done 2>/dev/null"
+    )
+    app_id = cluster.start(sh(script, max_retries=1))
+    cluster.until(lambda: cluster.lines(app_id))
+    subprocess.run(["scancel", "--signal=USR1", app_id], check=True)
+    found = cluster.end(app_id)
+    assert (found.state, found.num_restarts) == (AppState.SUCCEEDED, 1)
+    assert cluster.lines(app_id) == ["ready\n", "saved at 7\n"]
+
+
+@pytest.mark.timeout(200)
+def test_a_time_limit_ends_the_job_as_failed_after_the_signal(cluster: Cluster):
+    script = "trap 'echo signal' USR1; echo ready; while :; do sleep 0.2; done 2>/dev/null"
+    app_id = cluster.start(sh(script), time="0:01", signal="USR1@50")
+    lines = cluster.lines(app_id, should_tail=True)
+    assert lines[0] == "ready\n"
+    assert "signal\n" in lines
+    found = cluster.end(app_id, 150)
+    assert found.state is AppState.FAILED
+    assert "TIMEOUT" in found.msg
+
+
+def test_a_finished_job_is_found_from_another_directory_and_home(
+    cluster: Cluster, tmp_path, monkeypatch
+):
+    app_id, _ = cluster.run(sh("echo here", num_replicas=2, name="a b"))
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    monkeypatch.setenv("TORCHX_HOME", str(tmp_path / "other home"))
+    other = create_scheduler("other")
+    assert [*other.log_iter(app_id, "a b", 1)] == ["here\n"]
+    found = other.describe(app_id)
+    assert found is not None
+    assert [(r.name, r.num_replicas) for r in found.roles] == [("a b", 2)]
+    assert found.state is AppState.SUCCEEDED
+
+
+def test_a_job_that_runs_is_followed_and_cancelled_from_elsewhere(
+    cluster: Cluster, tmp_path, monkeypatch
+):
+    job_dir = tmp_path / "job dir"
+    app_id = cluster.start(sh("pwd; exec sleep 600"), job_dir=str(job_dir))
+    assert (job_dir / "torchx-sbatch.sh").stat().st_mode & 0o77 == 0
+    assert Path(".torchxslurmjobdirs").read_text() == f"{app_id} = {job_dir}\n"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TORCHX_HOME", str(tmp_path / "other home"))
+    other = create_scheduler("other")
+    lines = iter(other.log_iter(app_id, "r", should_tail=True))
+    assert next(lines) == f"{job_dir}\n"
+    assert app_id in [row.app_id for row in other.list()]
+    other.cancel(app_id)
+    assert [*lines] == []
+    assert cluster.end(app_id).state is AppState.CANCELLED
+
+
+def test_the_list_has_our_jobs_with_their_names_and_no_others(cluster: Cluster):
+    other = subprocess.run(
+        ["sbatch", "--parsable", "--wrap=true", "--job-name=theirs-0"],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout.strip()
+    app_id, _ = cluster.run(sh("true", name="a"), sh("true", name="b"), comment="my own")
+    rows = cluster.until(
+        lambda: [r for r in cluster.scheduler.list() if r.app_id in (app_id, other)]
+    )
+    assert [(r.app_id, r.name, r.state) for r in rows] == [(app_id, "itest", AppState.SUCCEEDED)]
+
+
+def test_a_job_without_a_record_is_still_described(cluster: Cluster, tmp_path, monkeypatch):
+    """As one of another version of TorchX, which left no notes."""
+    script = tmp_path / "old.sh"
+    script.write_text(
+        "#!/bin/bash\n#SBATCH --job-name=w-0\nsrun --output=slurm-$SLURM_JOB_ID-w-0.out "
+        "--error=slurm-$SLURM_JOB_ID-w-0.err echo old\n"
+    )
+    done = subprocess.run(
+        ["sbatch", "--parsable", str(script)], check=True, capture_output=True, text=True
+    )
+    app_id = done.stdout.strip()
+    cluster.started.append(app_id)
+    found = cluster.end(app_id)
+    assert [(r.name, r.num_replicas) for r in found.roles] == [("w", 1)]
+    monkeypatch.chdir(tmp_path)
+    assert cluster.lines(app_id, "w") == ["old\n"]
+
+
+# -- faults -------------------------------------------------------------------------------------
+
+
+def test_a_refused_partition_is_told_in_the_words_of_slurm(cluster: Cluster):
+    with pytest.raises(JobStartError, match="invalid partition") as caught:
+        cluster.start(sh("true"), partition="no-such-partition")
+    assert "\n" not in str(caught.value)
+
+
+LOST = """\
+#!/bin/sh
+# Submits the job and loses the answer, the first time.
+if [ -e {flag} ]; then exec {real} "$@"; fi
+touch {flag}
+{real} "$@" >/dev/null
+echo "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation" >&2
+exit 1
+"""
+
+
+def test_a_lost_answer_of_sbatch_makes_no_second_job(cluster: Cluster, tmp_path, monkeypatch):
+    real = subprocess.check_output(["which", "sbatch"], text=True).strip()
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    fake = programs / "sbatch"
+    fake.write_text(LOST.format(flag=tmp_path / "lost", real=real))
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    app_id = cluster.start(sh("echo once >> count"))
+    assert cluster.end(app_id).state is AppState.SUCCEEDED
+    jobs = [row.app_id for row in cluster.scheduler.list() if int(row.app_id) >= int(app_id)]
+    assert jobs == [app_id]
+    assert Path("count").read_text() == "once\n"
+
+
+@pytest.mark.timeout(180)
+def test_waiting_survives_a_restart_of_the_controller(cluster: Cluster):
+    with get_runner() as runner:
+        role = sh("echo start; sleep 6; echo end")
+        handle = runner.run(AppDef("itest", [role]), "slurm", {"partition": "all"})
+        cluster.started.append(handle.rpartition("/")[2])
+        runner.status(handle)
+        engine("stop", "slurmctld")
+        back = threading.Timer(4, engine, ["start", "slurmctld"])
+        back.start()
+        try:
+            status = runner.wait(handle, wait_interval=0.5)
+        finally:
+            back.join()
+        assert status is not None
+        assert status.state is AppState.SUCCEEDED
+        assert [*runner.log_lines(handle, "r")] == ["start\n", "end\n"]
+
+
+def test_following_logs_asks_slurm_nothing(cluster: Cluster, tmp_path, monkeypatch):
+    app_id = cluster.start(sh("for i in 1 2 3 4 5 6; do echo $i; sleep 0.5; done"))
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in ("squeue", "sacct", "scontrol", "sinfo"):
+        (programs / name).write_text(f"#!/bin/sh\necho {name} >> {tmp_path}/calls; exit 1\n")
+        (programs / name).chmod(0o755)
+    with monkeypatch.context() as patch:
+        patch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+        lines = cluster.lines(app_id, should_tail=True)
+    assert lines == [f"{i}\n" for i in range(1, 7)]
+    assert not (tmp_path / "calls").exists()
+
+
+def test_the_command_line_runs_follows_and_reports(slurm_cluster):
+    command = [sys.executable, "-m", "torchx.cli.main", "run", "--wait", "--log", "-s", "slurm"]
+    done = subprocess.run(
+        [*command, "-c", "partition=all", "utils.sh", "--num_replicas", "2", "echo", "hi"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("slurm://torchx/")
+    assert "hi" in done.stdout + done.stderr

@@ -1,0 +1,125 @@
+"""An HTTP server on a socket that stands where Docker's daemon stands, and answers as told."""
+
+import json
+import socketserver
+import threading
+from http.server import BaseHTTPRequestHandler
+from urllib.parse import parse_qs, unquote, urlsplit
+
+LABELS = {
+    "torchx.pytorch.org/version": "1",
+    "torchx.pytorch.org/app-id": "job-x1",
+    "torchx.pytorch.org/role-name": "worker",
+    "torchx.pytorch.org/replica-id": "0",
+}
+
+
+def row(status: str, text: str = "", k: int = 0, **more) -> dict:
+    """One container as the daemon lists it."""
+    labels = {**LABELS, "torchx.pytorch.org/replica-id": str(k)}
+    name = f"/job-x1-worker-{k}"
+    found = {"Id": f"{k:064x}", "Names": [name], "Labels": labels, "State": status}
+    return {**found, "Status": text, "ImageID": "sha256:1", **more}
+
+
+class FakeDaemon:
+    """Answers with what ``routes`` says: by method and beginning of the path, the first that fits.
+
+    An answer is (status, data), a function of (path, query, body) that gives one, or ``None`` for a
+    connection that breaks. Bytes are sent as they are, a tuple of bytes in chunks. ``calls`` holds
+    what was asked.
+    """
+
+    def __init__(self, routes, path=None):
+        self.calls = []
+        self._routes = {
+            ("GET", "/version"): (200, {"ApiVersion": "1.41"}),
+            ("GET", "/volumes"): (200, {"Volumes": None}),
+            **routes,
+        }
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def _answer(self):
+                length = int(self.headers.get("Content-Length") or 0)
+                body = json.loads(self.rfile.read(length) or b"null") if length else None
+                outer._serve(self, body)
+
+            do_GET = do_POST = do_DELETE = _answer
+
+            def address_string(self):
+                return "local"
+
+            def log_message(self, *args):
+                pass
+
+        if path is not None:
+
+            class Server(socketserver.ThreadingUnixStreamServer):
+                daemon_threads = True
+                request_queue_size = 100
+
+            self._server = Server(str(path), Handler)
+            self.url = f"unix://{path}"
+        else:
+
+            class TcpServer(socketserver.ThreadingTCPServer):
+                daemon_threads = True
+                request_queue_size = 100
+
+            self._server = TcpServer(("127.0.0.1", 0), Handler)
+            self.url = f"tcp://127.0.0.1:{self._server.server_address[1]}"
+        self._thread = threading.Thread(target=self._server.serve_forever)
+
+    def _serve(self, handler, body):
+        parts = urlsplit(handler.path)
+        path = unquote(parts.path)
+        if path.startswith("/v1."):
+            path = path[path.index("/", 1) :]
+        query = {name: values[0] for name, values in parse_qs(parts.query).items()}
+        self.calls.append((handler.command, path, query))
+        answer = next(
+            (
+                found
+                for (method, prefix), found in self._routes.items()
+                if method == handler.command and path.startswith(prefix)
+            ),
+            (404, {"message": f"no such thing: {path}"}),
+        )
+        if callable(answer):
+            answer = answer(path, query, body)
+        if answer is None:
+            handler.close_connection = True
+            handler.connection.close()
+            return
+        status, data = answer
+        if isinstance(data, tuple):
+            handler.send_response(status)
+            handler.send_header("Transfer-Encoding", "chunked")
+            handler.end_headers()
+            for chunk in (*data, b""):
+                handler.wfile.write(b"%x\r\n%s\r\n" % (len(chunk), chunk))
+            return
+        content = data if isinstance(data, bytes) else json.dumps(data).encode()
+        if status == 204:
+            content = b""
+        handler.send_response(status)
+        handler.send_header("Content-Type", "application/json")
+        handler.send_header("Content-Length", str(len(content)))
+        handler.end_headers()
+        handler.wfile.write(content)
+
+    def made(self, method: str, prefix: str) -> list[str]:
+        """Paths that were asked for."""
+        return [p for m, p, _ in self.calls if m == method and p.startswith(prefix)]
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc):
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()

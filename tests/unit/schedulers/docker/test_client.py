@@ -1,0 +1,225 @@
+"""A daemon that is not there, refuses, breaks connections or has another clock."""
+
+import json
+import socket
+import time
+
+import pytest
+
+pytest.importorskip("docker", reason="needs the Python package docker")
+
+from tests.unit.schedulers.docker.fake_daemon import FakeDaemon, row
+from torchx.errors import BackendUnavailable, JobStartError
+from torchx.schedulers.docker_scheduler import create_scheduler, ensure_network, has_docker
+from torchx.specs import AppDef, AppState, Resource, Role
+
+LIST = ("GET", "/containers/json")
+NETWORKS = ("GET", "/networks")
+
+
+@pytest.fixture
+def connected(tmp_path, monkeypatch):
+    """Makes a scheduler that talks to a fake daemon."""
+    daemons = []
+    schedulers = []
+
+    def connect(routes, tcp=False):
+        daemon = FakeDaemon(routes, None if tcp else tmp_path / "docker.sock").__enter__()
+        daemons.append(daemon)
+        monkeypatch.setenv("DOCKER_HOST", daemon.url)
+        schedulers.append(create_scheduler("test"))
+        return schedulers[-1], daemon
+
+    yield connect
+    for scheduler in schedulers:
+        scheduler.close()
+    for daemon in daemons:
+        daemon.__exit__()
+
+
+# -- no daemon ------------------------------------------------------------------------------------
+
+
+def test_a_socket_that_is_not_there(monkeypatch, tmp_path):
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
+    with pytest.raises(BackendUnavailable) as caught:
+        create_scheduler("test").list()
+    assert str(caught.value) == (
+        f"the Docker daemon at unix://{tmp_path}/none.sock cannot be reached: "
+        "No such file or directory; start Docker, or set DOCKER_HOST to where it runs"
+    )
+    assert not has_docker()
+    with pytest.raises(BackendUnavailable):
+        ensure_network()
+
+
+def test_a_socket_on_which_nobody_listens(monkeypatch, tmp_path):
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "docker.sock"))
+        monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/docker.sock")
+        with pytest.raises(BackendUnavailable, match="Connection refused"):
+            create_scheduler("test").describe("x-1")
+
+
+@pytest.mark.parametrize("host", ["tcp://", "nothing://x", "tcp://localhost:port"])
+def test_an_address_that_is_none(monkeypatch, host):
+    monkeypatch.setenv("DOCKER_HOST", host)
+    with pytest.raises(BackendUnavailable, match=host):
+        create_scheduler("test").list()
+
+
+def test_a_daemon_that_refuses_everybody(connected):
+    scheduler, _ = connected({("GET", "/version"): (500, {"message": "the daemon is full"})})
+    with pytest.raises(BackendUnavailable, match=r"cannot be reached: .*the daemon is full"):
+        scheduler.list()
+
+
+# -- faults in between ----------------------------------------------------------------------------
+
+
+def test_a_broken_connection_is_tried_again(connected):
+    answers = [None, (503, {"message": "starting"}), (200, [row("running", "Up 1 second")])]
+    scheduler, daemon = connected({LIST: lambda *_: answers.pop(0)})
+    (app,) = scheduler.list()
+    assert (app.app_id, app.state, app.name) == ("job-x1", AppState.RUNNING, "job")
+    assert len(daemon.made("GET", "/containers/json")) == 3
+
+
+def test_what_stays_broken_is_told(connected):
+    scheduler, daemon = connected({LIST: None})
+    with pytest.raises(BackendUnavailable, match="cannot be reached"):
+        scheduler.describe("job-x1")
+    assert len(daemon.made("GET", "/containers/json")) == 3
+
+
+def test_a_list_is_one_call_and_one_for_cancelled_apps(connected):
+    rows = [row("exited", f"Exited ({k}) 1 second ago", k) for k in range(3)]
+    scheduler, daemon = connected({LIST: (200, rows)})
+    assert [app.state for app in scheduler.list()] == [AppState.FAILED]
+    paths = [path for _, path, _ in daemon.calls]
+    assert paths == ["/version", "/containers/json", "/volumes"]
+
+
+def test_an_exit_code_that_the_list_does_not_tell_is_asked_for(connected):
+    record = {"State": {"ExitCode": 0, "Status": "exited"}}
+    scheduler, _ = connected(
+        {LIST: (200, [row("exited", "Beendet")]), ("GET", "/containers/0"): (200, record)}
+    )
+    assert [app.state for app in scheduler.list()] == [AppState.SUCCEEDED]
+
+
+def test_a_container_that_vanishes_meanwhile_does_no_harm(connected):
+    scheduler, _ = connected({LIST: (200, [row("exited", "Exited (3) 1 second ago")])})
+    found = scheduler.describe("job-x1")
+    assert found.state is AppState.FAILED
+    assert scheduler.failed_replicas("job-x1") == []
+
+
+# -- starting -------------------------------------------------------------------------------------
+
+
+def start_routes(create, start=(204, None), rows=()):
+    return {
+        LIST: (200, [*rows]),
+        ("GET", "/images"): (200, {"Id": "sha256:1", "RepoTags": []}),
+        NETWORKS: (200, [{"Name": "torchx", "Id": "n"}]),
+        ("POST", "/containers/create"): create,
+        ("GET", "/containers/"): lambda path, *_: (200, {"Id": path.split("/")[2], "State": {}}),
+        ("POST", "/containers/"): start,
+        ("DELETE", "/containers/"): (204, None),
+    }
+
+
+def app(replicas):
+    role = Role("w", "sha256:1", entrypoint="e", num_replicas=replicas, resource=Resource(1, 0, 1))
+    return AppDef("job", [role])
+
+
+def test_nothing_starts_before_all_are_created(connected):
+    def create(path, query, body):
+        return 201, {"Id": query["name"], "Warnings": []}
+
+    scheduler, daemon = connected(start_routes(create))
+    scheduler.submit(app(20), {})
+    posts = [p for m, p, _ in daemon.calls if m == "POST"]
+    assert posts[:20] == ["/containers/create"] * 20
+    assert len({p for p in posts[20:] if p.endswith("/start")}) == len(posts[20:]) == 20
+
+
+@pytest.mark.parametrize("answer", [None, (500, {"message": "no space left on device"})])
+def test_what_was_created_is_removed_when_one_cannot_be(connected, answer):
+    def create(path, query, body):
+        return answer if query["name"].endswith("-2") else (201, {"Id": query["name"]})
+
+    rows = [row("created", "Created", k) for k in range(2)]
+    scheduler, daemon = connected(start_routes(create, rows=rows))
+    with pytest.raises((JobStartError, BackendUnavailable)) as caught:
+        scheduler.submit(app(4), {})
+    if answer:
+        assert "no space left on device" in str(caught.value)
+    removed = set(daemon.made("DELETE", "/containers/"))
+    assert removed == {f"/containers/{r['Id']}" for r in rows}
+    assert not [p for p in daemon.made("POST", "/containers/") if p.endswith("/start")]
+
+
+def test_a_create_is_never_sent_twice(connected):
+    scheduler, daemon = connected(start_routes(None))
+    with pytest.raises(BackendUnavailable):
+        scheduler.submit(app(1), {})
+    assert len(daemon.made("POST", "/containers/create")) == 1
+
+
+def test_a_network_that_was_removed_meanwhile_is_made_again(connected):
+    networks = [[{"Name": "torchx", "Id": "n"}], []]
+    starts = [(404, {"message": "network torchx not found"}), (204, None)]
+    routes = start_routes(lambda p, q, b: (201, {"Id": "c"}), lambda *_: starts.pop(0))
+    routes[NETWORKS] = lambda *_: (200, networks.pop(0))
+    routes["POST", "/networks/create"] = (409, {"message": "network torchx already exists"})
+    scheduler, daemon = connected(routes)
+    scheduler.submit(app(1), {})
+    assert daemon.made("POST", "/networks/create") == ["/networks/create"]
+
+
+# -- waiting --------------------------------------------------------------------------------------
+
+
+def test_an_event_that_is_told_late_is_not_missed(connected):
+    now_ns = time.time_ns()
+
+    def die(k: int, at_ns: int) -> bytes:
+        event = {"Action": "die", "timeNano": at_ns, "Actor": {"ID": str(k)}}
+        return json.dumps(event).encode() + b"\n"
+
+    late, early = die(1, now_ns + 1000), die(0, now_ns)
+    answers = [(), (late,), (early, late), (early, late), ()]
+    scheduler, daemon = connected(
+        {
+            LIST: (200, [row("running", "Up 1 second", k) for k in range(2)]),
+            ("GET", "/events"): lambda *_: (200, answers.pop(0)),
+            ("GET", "/containers/"): (200, {"State": {}}),
+        }
+    )
+    scheduler.describe("job-x1")
+    scheduler.wait_for_change("job-x1", 60)  # nothing has happened yet, then the one
+    assert len(answers) == 3
+    scheduler.wait_for_change("job-x1", 60)  # the other had happened before it
+    assert len(answers) == 2
+    scheduler.wait_for_change("job-x1", 0.5)  # both are known
+    assert answers == []
+    # each container is asked for, so that its new state is in the next list
+    assert {"/containers/0/json", "/containers/1/json"} <= set(daemon.made("GET", "/containers/"))
+
+
+def test_waiting_asks_in_the_time_of_a_daemon_with_another_clock(connected):
+    ahead_s = 3600
+    moment = time.strftime("%Y-%m-%dT%H:%M:%S.000000001Z", time.gmtime(time.time() + ahead_s))
+    scheduler, daemon = connected(
+        {("GET", "/info"): (200, {"SystemTime": moment}), ("GET", "/events"): (200, ())}, tcp=True
+    )
+    before = time.time()
+    scheduler.wait_for_change("job-x1", 0.01)
+    asked = [query for _, path, query in daemon.calls if path == "/events"]
+    assert asked
+    for query in asked:
+        assert abs(float(query["since"]) - before - ahead_s) < 60
+        assert float(query["until"]) >= float(query["since"])
