@@ -1,6 +1,7 @@
 """Configuration of the documentation's build."""
 
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 from torchx import __version__
@@ -20,6 +21,7 @@ myst_heading_anchors = 3
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_preserve_defaults = True
-autodoc_mock_imports = ["torch"]  # no optional package is needed to build
+# no optional package is needed to build
+autodoc_mock_imports = [name for name in ("torch", "pytest") if find_spec(name) is None]
 suppress_warnings = ["ref.python"]
 napoleon_google_docstring = True

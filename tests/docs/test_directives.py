@@ -9,7 +9,9 @@ pytest.importorskip("sphinx", reason="Sphinx is not installed: pip install 'torc
 pytest.importorskip(
     "myst_parser", reason="myst-parser is not installed: pip install 'torchx[docs]'"
 )
-pytestmark = pytest.mark.filterwarnings("default")  # Sphinx and its extensions have some
+pytestmark = pytest.mark.filterwarnings(  # of Sphinx about its extensions
+    "ignore::DeprecationWarning", "ignore::PendingDeprecationWarning"
+)
 
 EXTENSIONS = Path(__file__).parents[2] / "docs/_ext"
 
