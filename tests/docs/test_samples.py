@@ -1,8 +1,10 @@
 """Runs every code sample of README and docs, page by page, each in a directory of its own.
 
 The blocks of a page run in order. One that begins with ``# file: NAME`` is written to that file; a
-``pyproject.toml`` is installed, as far as its entry points go. A comment in front of a block may
-say ``needs torch``, ``needs docker`` or ``needs slurm``, or that it is one of the commands that
+``pyproject.toml`` that only has entry points is installed, as far as they go. A page that calls
+``pip`` has a virtual environment of its own, into which packages are really installed. Blocks of
+``ipython`` are the cells of one notebook. A comment in front of a block may say ``needs torch``,
+``needs docker``, ``needs slurm`` or ``not run: REASON``, or that it is one of the commands that
 `.ci/run` runs in an environment of its own.
 """
 
@@ -13,7 +15,9 @@ import shutil
 import socket
 import subprocess
 import sys
+import sysconfig
 import time
+import venv
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,10 +31,12 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 RUN_BY_CI = ("main command", "test command", "install command")
 MARKS = (*RUN_BY_CI, "needs torch", "needs docker", "needs slurm", "")
 BLOCK = re.compile(
-    r"^(?:<!-- (?P<mark>[^\n]*?) -->\n)?```(?P<language>\S+)\n(?P<code>.*?)^```$",
+    r"^(?:<!-- (?P<mark>[^\n]*?) -->\n)?```(?P<language>\S+)[^\n]*\n(?P<code>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
-NO_CODE = ("text", "{toctree}", "{eval-rst}")
+LANGUAGES = ("bash", "python", "ipython")
+NO_CODE = re.compile(r"text|\{[\w-]+\}")
+NOT_RUN = re.compile(r"not run: \S.+")
 FILE = re.compile(r"# file: (\S+)\n")
 ENTRY_POINTS = re.compile(r'\[project\.entry-points\."(\S+)"\]\n((?:.+ = .+\n)+)')
 
@@ -52,16 +58,27 @@ class Block(NamedTuple):
     def needs_slurm(self) -> bool:
         return self.mark == "needs slurm"
 
+    @property
+    def is_file(self) -> bool:
+        return FILE.match(self.code) is not None
+
 
 def blocks(page: Path) -> list[Block]:
     text = page.read_text()
     found = [Block(m["mark"] or "", m["language"], m["code"]) for m in BLOCK.finditer(text)]
     assert text.count("```") == 2 * len(found), f"a block of {page} is not understood"
     for block in found:
-        assert block.mark in MARKS, block
-        assert block.language in ("bash", "python", "ini", "toml", *NO_CODE), block
-        assert block.language in ("bash", "python", *NO_CODE) or FILE.match(block.code), block
-    return [b for b in found if b.language not in NO_CODE and b.mark not in RUN_BY_CI]
+        assert block.mark in MARKS or NOT_RUN.fullmatch(block.mark), block
+        assert block.language in LANGUAGES or block.is_file or NO_CODE.fullmatch(block.language), (
+            block
+        )
+    return [
+        b
+        for b in found
+        if (b.language in LANGUAGES or b.is_file)
+        and b.mark not in RUN_BY_CI
+        and not NOT_RUN.fullmatch(b.mark)
+    ]
 
 
 def wait_for_other_distributed_jobs() -> None:
@@ -81,23 +98,65 @@ def page_id(page: Path) -> str:
 def run(found: list[Block], folder: Path) -> None:
     shutil.copytree(ROOT / "examples", folder / "examples")
     bin_dir = Path(sys.executable).parent
+    if any(b.language == "bash" and re.search("^pip ", b.code, re.MULTILINE) for b in found):
+        bin_dir = make_environment(folder / ".environment")
     env = {**os.environ, "PATH": f"{bin_dir}{os.pathsep}{os.environ['PATH']}"}
+    cells: list[str] = []
     for block in found:
         named = FILE.match(block.code)
         if named:
             write(folder / named[1], block.code)
-            if named[1] == "pyproject.toml":
+            if named[1] == "pyproject.toml" and "[project]" not in block.code:
                 install(folder, block.code)
                 env["PYTHONPATH"] = str(folder)
             continue
+        if block.language == "ipython":
+            cells.append(block.code)
+            continue
         code = block.code.replace(".venv/bin/", f"{bin_dir}/")
-        program = (
-            [sys.executable, "-"] if block.language == "python" else ["bash", "-euo", "pipefail"]
-        )
-        done = subprocess.run(
-            program, input=code, cwd=folder, env=env, capture_output=True, text=True, timeout=100
-        )
-        assert done.returncode == 0, f"{block.code}\n---\n{done.stdout}\n---\n{done.stderr}"
+        program = [bin_dir / "python", "-"] if block.language == "python" else ["bash", *STRICT]
+        check(program, code, folder, env)
+    if cells:
+        check([bin_dir / "python", "-", *cells], RUN_CELLS, folder, env)
+
+
+STRICT = ("-euo", "pipefail")
+RUN_CELLS = """
+import sys
+from IPython.core.interactiveshell import InteractiveShell
+
+shell = InteractiveShell.instance()
+for cell in sys.argv[1:]:
+    shell.run_cell(cell).raise_error()
+"""
+
+
+def check(program: list[str | Path], code: str, folder: Path, env: dict[str, str]) -> None:
+    done = subprocess.run(
+        program, input=code, cwd=folder, env=env, capture_output=True, text=True, timeout=100
+    )
+    assert done.returncode == 0, f"{code}\n---\n{done.stdout}\n---\n{done.stderr}"
+
+
+def make_environment(folder: Path) -> Path:
+    """A virtual environment that sees what the tests run in; ``pip`` there needs no network."""
+    venv.create(folder, with_pip=False, symlinks=True)
+    programs = folder / "bin"
+    python = programs / "python"
+    site = subprocess.check_output(
+        [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], text=True
+    ).strip()
+    # a plain path would leave out the .pth files there, by which editable packages are found
+    ours = sysconfig.get_path("purelib")
+    write(Path(site) / "tests.pth", f"import site; site.addsitedir({ours!r})\n")
+    pip = "-m pip --disable-pip-version-check --no-input"
+    options = "--no-deps --no-build-isolation --no-index"
+    write(programs / "torchx", f'#!/bin/sh\nexec "{python}" -m torchx.cli.main "$@"\n')
+    script = f'#!/bin/sh\nverb=$1\nshift\nexec "{python}" {pip} "$verb" {options} -q "$@"\n'
+    write(programs / "pip", script)
+    for name in ("torchx", "pip"):
+        (programs / name).chmod(0o755)
+    return programs
 
 
 def write(path: Path, text: str) -> None:
@@ -125,7 +184,7 @@ def test_samples_run(page: Path, tmp_path: Path) -> None:
     "page", [p for p in PAGES if any(b.needs_slurm for b in blocks(p))], ids=page_id
 )
 def test_samples_with_slurm_run(page: Path, tmp_path: Path, slurm_cluster: str) -> None:  # noqa: F811
-    run([b for b in blocks(page) if b.needs_slurm], tmp_path)
+    run([b for b in blocks(page) if b.needs_slurm or b.is_file], tmp_path)
 
 
 @pytest.mark.torch
@@ -138,7 +197,7 @@ def test_samples_with_slurm_run(page: Path, tmp_path: Path, slurm_cluster: str) 
 )
 def test_samples_with_torch_run(page: Path, tmp_path: Path) -> None:
     wait_for_other_distributed_jobs()
-    run([b for b in blocks(page) if b.needs_torch], tmp_path)
+    run([b for b in blocks(page) if b.needs_torch or b.is_file], tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -154,7 +213,7 @@ def test_samples_with_docker_run(
     client = docker.from_env()
     try:
         monkeypatch.setenv("IMAGE", image_with_init(client))
-        run([b for b in blocks(page) if b.needs_docker], tmp_path)
+        run([b for b in blocks(page) if b.needs_docker or b.is_file], tmp_path)
     finally:
         client.close()
 
