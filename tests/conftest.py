@@ -41,6 +41,15 @@ def isolated(
 
 
 @pytest.fixture(autouse=True, scope="session")
+def signals_as_in_a_terminal() -> None:
+    """In the background and under nohup, processes ignore signals that tests send them."""
+    defaults = {signal.SIGINT: signal.default_int_handler, signal.SIGHUP: signal.SIG_DFL}
+    for number, handler in defaults.items():
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, handler)
+
+
+@pytest.fixture(autouse=True, scope="session")
 def nothing_left_running() -> Iterator[None]:
     """Fails the run if a process that a test started is alive at its end; Linux only."""
     run_id = uuid.uuid4().hex

@@ -237,15 +237,7 @@ def test_files_need_fsspec_and_programs_do_not():
 
 def start_monitor(*args: str) -> "subprocess.Popen[str]":
     command = [sys.executable, "-m", process_monitor.__name__, *args]
-    return subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, preexec_fn=no_signals_ignored
-    )
-
-
-def no_signals_ignored() -> None:
-    """For where the tests run in the background, or under nohup: the monitor respects that."""
-    for number in (signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
