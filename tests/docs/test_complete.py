@@ -4,13 +4,14 @@ import argparse
 import ast
 import importlib
 import importlib.util
+import inspect
 import json
 import os
 import pkgutil
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import fields
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -106,7 +107,6 @@ VARIABLE = re.compile(r"TORCHX(CONFIG|_[A-Z0-9_]*[A-Z0-9])")
 NOT_VARIABLES = {
     "TORCHX_DOCKERFILE",  # names of Python constants, in `__all__`
     "TORCHX_IGNORE",
-    "TORCHX_FOO_BAR",  # an example in a docstring
     "TORCHX_RECORD",  # marks the end of a text in a script
 }
 
@@ -151,6 +151,11 @@ def test_every_environment_variable_is_in_the_table() -> None:
         if not name.startswith(("SLURM", "DOCKER", "_ARGCOMPLETE", "_"))
     }
     assert not missing
+
+
+def test_what_is_taken_for_no_variable_is_in_the_source() -> None:
+    texts = {text for path in SOURCE.rglob("*.py") for text in string_constants(path)}
+    assert texts >= NOT_VARIABLES
 
 
 def test_every_variable_in_the_table_is_in_the_source() -> None:
@@ -250,6 +255,54 @@ def test_the_config_sections_are_in_the_table() -> None:
         "[tracker:<name>]",
         "[DEFAULT]",
     }
+
+
+# -- components --------------------------------------------------------------------------------
+
+
+def builtins() -> dict[str, set[str]]:
+    """Built-in components, with their options."""
+    from torchx.specs.finder import get_components
+
+    return {
+        name: {f"{'-' if len(p) == 1 else '--'}{p}" for p in parameters(component.fn)}
+        for name, component in get_components().items()
+    }
+
+
+def parameters(fn: Callable[..., object]) -> Iterator[str]:
+    for name, parameter in inspect.signature(fn).parameters.items():
+        if parameter.kind is not inspect.Parameter.VAR_POSITIONAL:
+            yield name
+
+
+def test_every_component_is_in_the_overview() -> None:
+    table = {
+        name
+        for row in rows(section("components/overview", "Built-in components"))
+        for name in code(row[0])
+    }
+    assert table == set(builtins())
+
+
+@pytest.mark.parametrize(
+    ("component", "name"),
+    [
+        ("dist.ddp", "distributed"),
+        ("serve.torchserve", "serve"),
+        ("metrics.tensorboard", "metrics"),
+    ],
+)
+def test_the_options_of_a_component_are_on_its_page(component: str, name: str) -> None:
+    text = page(f"components/{name}")
+    missing = {o for o in builtins()[component] if not re.search(rf"`[^`\n]*{o}\b[^`]*`", text)}
+    assert missing - {"--cpu", "--gpu", "--memMB"} == set()
+
+
+def test_every_component_for_everyday_use_is_launched_on_its_page() -> None:
+    text = page("components/utils")
+    for name in builtins():
+        assert not name.startswith("utils.") or f"torchx run {name} " in text
 
 
 # -- JSON ----------------------------------------------------------------------------------------
