@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import os
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -38,7 +39,27 @@ def connect() -> Any:
         msg = "building images needs the Docker SDK; install it with: pip install 'torchx[docker]'"
         raise ModuleNotFoundError(msg, name="docker") from None
     with translated("connect"):
+        try:
+            knock()
+        except OSError as err:
+            raise _unreachable("connect", err) from err
         return docker.from_env()
+
+
+def docker_host() -> str:
+    """Where the daemon is, as the SDK understands it."""
+    return os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
+
+
+def knock() -> None:
+    """Raises ``OSError`` if nobody listens on the daemon's socket; the SDK leaks a file then."""
+    import socket
+
+    host = docker_host()
+    if not host.startswith("unix://") or not hasattr(socket, "AF_UNIX"):
+        return
+    with socket.socket(socket.AF_UNIX) as knocking:
+        knocking.connect("/" + host[len("unix://") :].lstrip("/"))
 
 
 @contextlib.contextmanager
@@ -70,12 +91,9 @@ def translated(action: str, context: TarStream | None = None) -> Iterator[None]:
 
 
 def _unreachable(action: str, err: Exception) -> BackendUnavailable:
-    import os
-
-    host = os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
     msg = (
-        f"cannot {action}: no Docker daemon answers on `{host}` ({_cause(err)}); start Docker, set"
-        " DOCKER_HOST to where it runs, and check that you may use it"
+        f"cannot {action}: no Docker daemon answers on `{docker_host()}` ({_cause(err)}); start"
+        " Docker, set DOCKER_HOST to where it runs, and check that you may use it"
     )
     return BackendUnavailable(msg)
 

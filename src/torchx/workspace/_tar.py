@@ -1,8 +1,9 @@
 """Entries of a workspace as a tar archive that is made while it is read."""
 
+import io
 import os
+import struct
 from collections.abc import Generator, Iterator, Sequence
-from typing import BinaryIO
 
 from torchx.errors import TorchXError
 from torchx.workspace._errors import UnreadableWorkspace
@@ -14,8 +15,10 @@ _KINDS = {"file": b"0", "dir": b"5", "link": b"2"}
 # owners and the time are 0, so that the same tree makes the same archive
 _OWNERS = b"0000000\0" * 2
 _TIME = b"00000000000\0"
-_TAIL = b"ustar  \0" + b"\0" * (_BLOCK - 265)
-_OWN_SUM = sum(_OWNERS) + sum(_TIME) + sum(_TAIL) + 8 * ord(" ")
+_MAGIC = b"ustar  \0"
+_OWN_SUM = sum(_OWNERS) + sum(_TIME) + sum(_MAGIC) + 8 * ord(" ")
+_HEADER = struct.Struct("100s 8s 16s 12s 12s 8s 1s 100s 255s")
+"""Name, mode, owners, size, time, check sum, kind, target of a link, and what no entry has."""
 
 
 class TarStream:
@@ -35,13 +38,15 @@ class TarStream:
 
     def read(self, size: int = -1) -> bytes:
         """At most ``size`` bytes, all that is left for -1; empty at the end."""
-        parts = [self._left]
-        have = len(self._left)
-        while (size < 0 or have < size) and (chunk := self._next()):
-            parts.append(chunk)
-            have += len(chunk)
-        data = b"".join(parts)
-        cut = have if size < 0 else size
+        data = self._left or self._next()
+        if not 0 <= size <= len(data):
+            parts = [data]
+            have = len(data)
+            while (size < 0 or have < size) and (chunk := self._next()):
+                parts.append(chunk)
+                have += len(chunk)
+            data = b"".join(parts)
+        cut = len(data) if size < 0 else size
         self._left = data[cut:]
         return data[:cut]
 
@@ -140,22 +145,48 @@ def _block(name: bytes, mode: int, size: int, kind: bytes, target: bytes) -> byt
     octal = b"%011o\0" % size if size < 1 << 33 else b"\x80" + size.to_bytes(11, "big")
     mode_text = b"%07o\0" % mode
     total = _OWN_SUM + sum(name) + sum(mode_text) + sum(octal) + kind[0] + sum(target)
-    return b"".join(
-        (
-            name.ljust(100, b"\0"),
-            mode_text,
-            _OWNERS,
-            octal,
-            _TIME,
-            b"%06o\0 " % total,
-            kind,
-            target.ljust(100, b"\0"),
-            _TAIL,
-        )
+    return _HEADER.pack(
+        name, mode_text, _OWNERS, octal, _TIME, b"%06o\0 " % total, kind, target, _MAGIC
     )
 
 
-def write(entries: Sequence[Entry], out: BinaryIO) -> None:
-    """Writes the whole archive."""
-    for chunk in TarStream(entries):
-        out.write(chunk)
+class TarFile(io.RawIOBase):
+    """The archive as a file that is never whole anywhere: what is read of it is made then."""
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        self._entries = entries
+        self._stream = TarStream(entries)
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int | None = -1) -> bytes:
+        """At most ``size`` bytes, all that is left for -1; empty at the end."""
+        data = self._stream.read(-1 if size is None else size)
+        self._at += len(data)
+        return data
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Goes to a place; what is before it is read anew if it was passed already."""
+        if whence == os.SEEK_END:
+            while self.read(CHUNK_BYTES):
+                pass
+        goal = max(offset + (0 if whence == os.SEEK_SET else self._at), 0)
+        if goal < self._at:
+            self._stream.close()
+            self._stream = TarStream(self._entries)
+            self._at = 0
+        while goal > self._at and self.read(min(goal - self._at, CHUNK_BYTES)):
+            pass
+        return self._at
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()

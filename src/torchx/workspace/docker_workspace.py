@@ -32,7 +32,6 @@ _Build = Callable[[str, "Workspace | str", list[Entry], Mapping[str, CfgVal]], s
 
 _AUTO, _DOCKER, _REGISTRY = "auto", "docker", "registry"
 _LOCAL_ID = "sha256:"
-_MOST_BYTES_IN_MEMORY = 256 << 20
 _PART = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
 _HOST = r"(?:[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*|\[[0-9a-fA-F:]+\])(?::[0-9]+)?"
 _REPOSITORY = re.compile(rf"(?:{_HOST}/)?{_PART}(?:/{_PART})*")
@@ -388,18 +387,9 @@ def _image_repo(cfg: Mapping[str, CfgVal]) -> str | None:
 
 
 def _build_context(img: str, workspace: str) -> IO[bytes]:
-    """A temporary file, in memory if it is not large, with the build context of a workspace."""
-    import tempfile
+    """The build context of a workspace, as a file that is made while it is read."""
+    from torchx.workspace._tar import TarFile
 
-    from torchx.workspace._tar import write
-
-    # the caller closes it
-    context: Any = tempfile.SpooledTemporaryFile(max_size=_MOST_BYTES_IN_MEMORY)  # noqa: SIM115
-    try:
-        write(with_dockerfile(scan(workspace)), context)
-    except BaseException:
-        context.close()
-        raise
-    context.seek(0)
-    opened: IO[bytes] = context
+    context: Any = TarFile(with_dockerfile(scan(workspace)))
+    opened: IO[bytes] = context  # the caller closes it
     return opened

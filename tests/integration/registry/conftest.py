@@ -20,6 +20,8 @@ from tests.unit.workspace.registry.fake_registry import (
     digest_of,
     tar_of,
 )
+from torchx.errors import BackendUnavailable
+from torchx.workspace._docker import connect as connect_docker
 from torchx.workspace._registry._blobs import BytesBlob
 from torchx.workspace._registry._client import Manifest, Registry
 from torchx.workspace._registry._reference import parse_repository
@@ -36,18 +38,6 @@ def _no_registry() -> str:
         return str(err)
     finally:
         connection.close()
-
-
-def _no_docker() -> str:
-    try:
-        import docker
-    except ModuleNotFoundError:
-        return "the Docker SDK is not installed: pip install 'torchx[docker]'"
-    try:
-        docker.from_env().close()
-    except docker.errors.DockerException as err:
-        return str(err)
-    return ""
 
 
 @pytest.fixture(scope="session")
@@ -69,12 +59,10 @@ def repository(host: str) -> str:
 
 @pytest.fixture
 def docker_client(host: str) -> Iterator[Any]:
-    missing = _no_docker()
-    if missing:
-        pytest.skip(f"no Docker daemon ({missing}); start one: scripts/engines/docker up")
-    import docker
-
-    client = docker.from_env()
+    try:
+        client = connect_docker()
+    except (ModuleNotFoundError, BackendUnavailable) as err:
+        pytest.skip(f"{err}; start one: scripts/engines/docker up")
     yield client
     client.close()
 

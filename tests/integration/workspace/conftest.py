@@ -8,9 +8,11 @@ import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
-import docker
 import docker.errors
 import pytest
+
+from torchx.errors import BackendUnavailable
+from torchx.workspace._docker import connect
 
 BASE = "torchx-test/workspace-base"
 
@@ -19,9 +21,9 @@ BASE = "torchx-test/workspace-base"
 def daemon() -> Iterator[Any]:
     """A client of the daemon; a client program must be there as well."""
     try:
-        client = docker.from_env()
-    except docker.errors.DockerException as err:
-        pytest.skip(f"no Docker daemon answers: {err}")
+        client = connect()
+    except BackendUnavailable as err:
+        pytest.skip(str(err))
     if shutil.which("docker") is None:
         client.close()
         pytest.skip("there is no `docker` program")

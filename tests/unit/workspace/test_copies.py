@@ -16,7 +16,7 @@ from torchx.errors import InvalidInput, TorchXError
 from torchx.schedulers.api import Scheduler
 from torchx.specs import AppDef, AppDryRunInfo, Role, Workspace
 from torchx.workspace._copy import copy
-from torchx.workspace._tar import TarStream
+from torchx.workspace._tar import TarFile, TarStream
 from torchx.workspace._tree import Entry, scan
 from torchx.workspace.dir_workspace import (
     DirWorkspaceMixin,
@@ -202,6 +202,23 @@ def test_an_archive_is_read_in_any_portions(tmp_path: Path):
     assert b"".join(portions) == whole
     assert stream.read(5) == b""
     stream.close()
+
+
+def test_an_archive_as_a_file_goes_to_any_place(tmp_path: Path):
+    source = mixed_tree(tmp_path / "src")
+    whole = b"".join(TarStream(scan(str(source))))
+    with TarFile(scan(str(source))) as file:
+        assert file.seekable()
+        assert file.readable()
+        for place in (0, 700_000, 512, len(whole) - 5, 3):
+            assert file.seek(place) == place == file.tell()
+            assert file.read(1000) == whole[place : place + 1000]
+        assert file.seek(-8, os.SEEK_CUR) == 1003 - 8
+        assert file.seek(0, os.SEEK_END) == len(whole)
+        assert file.read(1) == b""
+        assert file.seek(-10, os.SEEK_END) == len(whole) - 10
+        assert file.read() == whole[-10:]
+        assert file.seek(1 << 40) == len(whole)
 
 
 def test_a_size_above_what_octal_digits_hold_is_written(tmp_path: Path):

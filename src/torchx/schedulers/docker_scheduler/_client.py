@@ -18,7 +18,6 @@ LABEL_CANCELLED = "torchx.pytorch.org/cancelled"
 LABEL_CANCELLED_CONTAINERS = "torchx.pytorch.org/cancelled-containers"
 """There: short ids of the containers that had not ended."""
 
-_DEFAULT_HOST = "unix:///var/run/docker.sock"
 WORKERS = 10
 """Calls at a time: more make neither dockerd faster nor fit the SDK's pool of connections."""
 _POOL_CONNECTIONS = 64
@@ -83,8 +82,10 @@ def connect() -> Any:
             "pip install 'torchx[docker]'"
         )
         raise DockerNotInstalled(msg, name="docker") from None
+    from torchx.workspace._docker import knock
+
     try:
-        _knock()
+        knock()
         return docker.from_env(max_pool_size=_POOL_CONNECTIONS)
     except (docker.errors.DockerException, requests.exceptions.RequestException, OSError) as err:
         raise _unavailable(err) from None
@@ -92,25 +93,17 @@ def connect() -> Any:
         raise _unavailable(err) from None
 
 
-def _knock() -> None:
-    """Raises ``OSError`` if nobody listens on the daemon's socket; the SDK then leaks a file."""
-    import socket
-
-    host = os.environ.get("DOCKER_HOST") or _DEFAULT_HOST
-    if not host.startswith("unix://") or not hasattr(socket, "AF_UNIX"):
-        return
-    with socket.socket(socket.AF_UNIX) as knocking:
-        knocking.connect("/" + host[len("unix://") :].lstrip("/"))
-
-
 def _unavailable(err: BaseException) -> BackendUnavailable:
-    where = os.environ.get("DOCKER_HOST") or _DEFAULT_HOST
+    from torchx.workspace._docker import docker_host
+
     reason = _os_error(err) or str(err).partition("\n")[0]
     if "ermission denied" in reason:
         advice = "let your user talk to it, for instance as a member of the group `docker`"
     else:
         advice = "start Docker, or set DOCKER_HOST to where it runs"
-    return BackendUnavailable(f"the Docker daemon at {where} cannot be reached: {reason}; {advice}")
+    return BackendUnavailable(
+        f"the Docker daemon at {docker_host()} cannot be reached: {reason}; {advice}"
+    )
 
 
 def _os_error(err: object, depth: int = 0) -> str:
