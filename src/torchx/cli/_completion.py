@@ -9,6 +9,7 @@ import os
 import re
 import shlex
 from collections.abc import Iterable, Iterator
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from torchx.cli import _help
@@ -20,6 +21,8 @@ _COMPONENT = re.compile(
     r"^(?:async )?def ([A-Za-z]\w*)\((?:[^()]|\([^()]*\))*\)\s*->\s*[\"']?[\w.]*\bAppDef\b", re.M
 )
 _BUILTINS = "torchx.components"
+_MOST_HANDLES = 100
+"""More than anyone reads; a longer beginning of a handle finds the others."""
 
 
 def complete(subcmds: "dict[str, SubCommand]") -> None:
@@ -188,17 +191,30 @@ def _schedulers(prefix: str, **_: object) -> Iterable[str]:
     return [f"{head}{comma}{name}" for name in get_scheduler_factories()]
 
 
-def _options(prefix: str, parsed_args: argparse.Namespace, **_: object) -> Iterable[str]:
-    """Keys for ``-cfg`` of the scheduler that is chosen."""
+def _chosen_scheduler(words: list[str]) -> str:
+    """The scheduler that a line names; argcomplete does not run the action of its option."""
     from torchx.cli._arguments import DEFAULT_SCHEDULER
+
+    chosen = DEFAULT_SCHEDULER
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        flag, equals, value = word.partition("=")
+        if flag in ("-s", "--scheduler"):
+            chosen = value if equals else following
+        elif word.startswith("-s") and word[2:3].isalnum():
+            chosen = word[2:]
+    return chosen
+
+
+def _options(prefix: str, **_: object) -> Iterable[str]:
+    """Keys for ``-cfg`` of the scheduler that is chosen."""
     from torchx.runner import get_runner
 
-    scheduler = getattr(parsed_args, "scheduler", None) or DEFAULT_SCHEDULER
     head, comma, _last = prefix.rpartition(",")
     try:
+        scheduler = _chosen_scheduler(shlex.split(os.environ["COMP_LINE"]))
         with get_runner() as runner:
             return [f"{head}{comma}{key}=" for key, _opt in runner.scheduler_run_opts(scheduler)]
-    except Exception:  # noqa: BLE001  a scheduler that cannot be made has nothing to offer
+    except Exception:  # noqa: BLE001  an open quote, or a scheduler that cannot be made
         return []
 
 
@@ -210,13 +226,14 @@ def _states(prefix: str, **_: object) -> Iterable[str]:
 
 
 def _handles(prefix: str, **_: object) -> Iterable[str]:
-    """Handles of local apps."""
+    """Handles of the latest local apps that begin like this."""
     from torchx.runner.api import DEFAULT_SESSION_NAME
     from torchx.schedulers.local_scheduler._store import Store
 
     store = Store()
-    ids = [*store.active(), *(job.app_id for job in store.finished())]
-    return [f"local_cwd://{DEFAULT_SESSION_NAME}/{app_id}" for app_id in dict.fromkeys(ids)]
+    start = f"local_cwd://{DEFAULT_SESSION_NAME}/"
+    ids = dict.fromkeys(chain(store.active(), store.finished_ids()))
+    return islice((h for app_id in ids if (h := start + app_id).startswith(prefix)), _MOST_HANDLES)
 
 
 _COMPLETERS = {

@@ -91,6 +91,10 @@ def test_components_in_files_are_offered() -> None:
 def test_options_of_the_chosen_scheduler_are_offered() -> None:
     assert "log_dir=" in offered("torchx run -s local_cwd -cfg ")
     assert offered("torchx run -s local_cwd -cfg detach=True,log") == ["detach=True,log_dir="]
+    for chosen in ("-s slurm", "-sslurm", "--scheduler slurm", "--scheduler=slurm"):
+        words = offered(f"torchx run {chosen} -cfg ")
+        assert "partition=" in words
+        assert "log_dir=" not in words
 
 
 def test_states_are_offered() -> None:
@@ -105,6 +109,20 @@ def test_handles_of_local_apps_are_offered() -> None:
     )
     (handle,) = offered("torchx status local_cwd://torchx/e")
     assert handle.startswith("local_cwd://torchx/echo-") or handle.startswith("//torchx/echo-")
+
+
+def test_the_latest_handles_are_offered_of_many() -> None:
+    local = Path(os.environ["TORCHX_HOME"], "local")
+    local.mkdir(parents=True)
+    rows = [f"job-{i}\ts\tSUCCEEDED\t{i}\t{i}\tjob\n" for i in range(10_000)]
+    rows.append("job-9998\t\t-\t0\t0\t\n")
+    (local / "index").write_text("".join(rows))
+    words = offered("torchx status local_cwd://torchx/")
+    assert len(words) == 100
+    assert words[0].endswith("/job-9999")
+    assert not any(word.endswith("/job-9998") for word in words)
+    (word,) = offered("torchx status local_cwd://torchx/job-4712")
+    assert word.endswith("/job-4712")
 
 
 def test_a_broken_component_offers_nothing() -> None:

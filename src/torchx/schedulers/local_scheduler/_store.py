@@ -16,13 +16,16 @@
 import errno
 import json
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torchx.errors import JobStartError
 from torchx.specs._home import home_dir
 
 from ._record import JobRecord
 from ._supervise import journal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 RESERVE_BYTES = 16_384
 DELETED = "-"
@@ -141,12 +144,29 @@ class Store:
         except FileNotFoundError:
             return []
 
-    def finished(self) -> "list[Listed]":
-        """Jobs that finished and were not deleted, the latest first."""
+    def finished_ids(self) -> "Iterator[str]":
+        """Ids of the jobs that the index tells of, the latest first; some may come twice."""
+        deleted = set()
+        for line in reversed(self._index() or ()):
+            row = line.split("\t", 3)
+            if len(row) < 4:
+                continue
+            if row[2] == DELETED:
+                deleted.add(row[0])
+            elif row[0] not in deleted:
+                yield row[0]
+
+    def _index(self) -> "list[str] | None":
         try:
             with open(os.path.join(self.home, "index"), encoding="utf-8", errors="replace") as f:
-                lines = f.read().split("\n")
+                return f.read().split("\n")
         except FileNotFoundError:
+            return None
+
+    def finished(self) -> "list[Listed]":
+        """Jobs that finished and were not deleted, the latest first."""
+        lines = self._index()
+        if lines is None:
             return self._rebuild_index()
         rows: dict[str, list[str]] = {}
         for line in lines:
