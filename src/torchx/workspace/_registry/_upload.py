@@ -56,6 +56,7 @@ class Upload:
         self._offset = 0
         self._chunk = 0
         self._failures = 0
+        self._was_interrupted = False
 
     def run(self) -> None:
         """Sends the blob and has the registry check its digest."""
@@ -143,6 +144,11 @@ class Upload:
             try:
                 self._http.request_once(request)
                 return
+            except RefusedByRegistry as err:
+                # what a broken request left may have come after we asked how much there is
+                if self._was_interrupted and err.status in (400, 404):
+                    raise UploadLost(str(err)) from None
+                raise
             except Interrupted as err:
                 self._pause(err)
                 if self._arrived():  # only the answer was lost
@@ -153,6 +159,7 @@ class Upload:
 
     def _pause(self, err: Interrupted) -> None:
         self._failures += 1
+        self._was_interrupted = True
         if not self._http.retries.pause(self._failures, err.asked_s):
             raise self._http.gave_up(self._doing, err) from None
         logger.info("%s: %s; going on", self._doing, err)

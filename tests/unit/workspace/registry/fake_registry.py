@@ -36,6 +36,7 @@ class Fault:
     Args:
         status: answer with this; 0 hangs up.
         after: hang up after so many bytes of the request's body were taken.
+        spoil: keep other bytes in the place of those.
         cut_reply: send only so many bytes of the answer's body.
         then: how many matching requests are served before the first fault.
     """
@@ -46,6 +47,7 @@ class Fault:
     headers: dict[str, str] = field(default_factory=dict)
     body: bytes = b""
     after: int | None = None
+    spoil: bool = False
     cut_reply: int | None = None
     times: int = 1
     then: int = 0
@@ -230,7 +232,7 @@ class _Handler(BaseHTTPRequestHandler):
             taken = self.rfile.read(fault.after)
             upload = self.registry.uploads.get(self.path.split("?")[0].rpartition("/")[2])
             if upload is not None:
-                upload += taken
+                upload += bytes(len(taken)) if fault.spoil else taken
             self._hang_up()
             return False
         if not fault.status:

@@ -132,6 +132,14 @@ def test_a_blob_of_another_registry_is_copied_also_if_both_ends_break(
     assert any("Range" in headers for headers in source.headers)
 
 
+def test_an_upload_that_an_interruption_spoilt_is_started_again(registry: FakeRegistry) -> None:
+    registry.faults.append(Fault("PATCH", "uploads", after=1_000_000, spoil=True))
+    with connect(registry) as client:
+        client.upload(BytesBlob(LARGE))
+    assert registry.blobs["team/out"] == {digest_of(LARGE): LARGE}
+    assert len(registry.did("POST", "uploads")) == 2
+
+
 def test_a_copy_that_is_not_what_its_digest_says_is_refused(registry: FakeRegistry) -> None:
     source = FakeRegistry()
     stop = source.serve()
