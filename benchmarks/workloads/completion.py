@@ -1,4 +1,4 @@
-"""Completes words of every kind; counts the slowest."""
+"""Completes words of every kind, with 10,000 recorded jobs; counts the slowest."""
 
 import os
 import subprocess
@@ -37,9 +37,18 @@ def seconds(line: str) -> float:
         stdout=subprocess.PIPE,
     )
     took_s = time.perf_counter() - started
-    if not done.stdout and line != "torchx status ":
+    if not done.stdout:
         raise RuntimeError(f"nothing is offered for `{line}`")
     return took_s
 
 
+def record_jobs(count: int) -> None:
+    """Lists finished jobs, as local ones are listed."""
+    local = Path(os.environ["TORCHX_HOME"], "local")
+    local.mkdir(parents=True, exist_ok=True)
+    rows = (f"job-{i}\ttorchx\tSUCCEEDED\t{i}\t{i}\tjob\n" for i in range(count))
+    (local / "index").write_text("".join(rows))
+
+
+record_jobs(10_000)
 report(slowest_s=max(min(seconds(line) for _ in range(3)) for line in LINES))

@@ -2,6 +2,8 @@
 
 import os
 import posixpath
+import sys
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,9 +25,9 @@ from torchx.workspace._tree import (
 logger = get_logger(__name__)
 
 _READ_AT_ONCE_BYTES = 1 << 17
-_THREADS = 8
-"""They pay where the directory is on a network, with a round trip for each file."""
 _FILES_PER_TASK = 256
+_MOST_THREADS = 8
+"""They pay where a file system is on a network, with a round trip for each call."""
 
 
 class UnwritableDirectory(TorchXError, OSError):
@@ -48,7 +50,7 @@ def copy(entries: Sequence[Entry], outdir: str) -> None:
         InvalidInput: if a file goes where a folder is.
     """
     try:
-        os.makedirs(outdir, exist_ok=True)
+        _make_root(outdir, len(entries))
         folders = [(os.path.join(outdir, e.path), e.mode) for e in entries if e.kind == "dir"]
         for path, _ in folders:
             _make_folder(path)
@@ -139,6 +141,41 @@ def _file_behind(link: Entry, files: dict[str, Entry]) -> Entry | None:
     return found if found is not None and found.kind == "file" else None
 
 
+def _make_root(path: str, entries: int) -> None:
+    if os.path.isdir(path):
+        return
+    os.makedirs(path, exist_ok=True)
+    if entries >= _MANY_ENTRIES and sys.platform == "linux":
+        _spread_folders(path)
+
+
+def _spread_folders(path: str) -> None:
+    """Tells ext4 that the folders of a new directory need not lie beside their parent on the disk.
+
+    It searches one by one through the inodes that were freed in the last minutes, which lie beside
+    the parent where an earlier copy was just removed: 18,000 files then take seconds instead of
+    half a second. This is attribute ``T`` of chattr(1); other file systems do not know it.
+    """
+    import fcntl
+
+    if os.uname().machine not in ("x86_64", "aarch64"):  # numbers of ioctls differ elsewhere
+        return
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        flags = bytearray(fcntl.ioctl(folder, _GET_FLAGS, bytes(4)))
+        flags[2] |= _TOP_OF_TREE >> 16
+        fcntl.ioctl(folder, _SET_FLAGS, bytes(flags))
+    except OSError as err:
+        logger.debug("the folders of `%s` are not spread: %s", path, err.strerror)
+    finally:
+        os.close(folder)
+
+
+_MANY_ENTRIES = 1000
+_GET_FLAGS, _SET_FLAGS = 0x80086601, 0x40086602  # linux/fs.h: FS_IOC_GETFLAGS, FS_IOC_SETFLAGS
+_TOP_OF_TREE = 0x20000  # linux/fs.h: FS_TOPDIR_FL
+
+
 def _make_folder(path: str) -> None:
     try:
         os.mkdir(path)
@@ -166,20 +203,33 @@ def _make_link(entry: Entry, path: str) -> None:
 def _copy_files(files: Sequence[Entry], outdir: str) -> None:
     umask = _umask()
     tasks = [files[i : i + _FILES_PER_TASK] for i in range(0, len(files), _FILES_PER_TASK)]
-    if len(tasks) < 2:
-        for task in tasks:
-            _copy_some(task, outdir, umask)
+    if not tasks:
+        return
+    wall, cpu = time.perf_counter(), time.thread_time()
+    _copy_some(tasks[0], outdir, umask)
+    wall, cpu = time.perf_counter() - wall, time.thread_time() - cpu
+    if len(tasks) == 1:
         return
     from concurrent.futures import ThreadPoolExecutor
 
-    with ThreadPoolExecutor(min(_THREADS, len(tasks))) as pool:
-        running = [pool.submit(_copy_some, task, outdir, umask) for task in tasks]
+    with ThreadPoolExecutor(_threads(wall, cpu)) as pool:
+        running = [pool.submit(_copy_some, task, outdir, umask) for task in tasks[1:]]
         try:
             for future in running:
                 future.result()
         except BaseException:
             pool.shutdown(wait=True, cancel_futures=True)
             raise
+
+
+def _threads(wall_s: float, cpu_s: float) -> int:
+    """How many are worth it, by what the first files took one after the other.
+
+    Where time goes into the kernel rather than into waiting, threads beyond the processors, and
+    beyond a few of those, only take the interpreter's lock from each other.
+    """
+    waiting = wall_s / max(cpu_s, 1e-6)
+    return min(_MOST_THREADS, max(min(2, os.cpu_count() or 1), round(waiting)))
 
 
 def _copy_some(files: Sequence[Entry], outdir: str, umask: int) -> None:

@@ -15,7 +15,7 @@ from tests.unit.workspace.trees import ignore, make, on_disk, paths
 from torchx.errors import InvalidInput, TorchXError
 from torchx.schedulers.api import Scheduler
 from torchx.specs import AppDef, AppDryRunInfo, Role, Workspace
-from torchx.workspace._copy import copy
+from torchx.workspace._copy import _spread_folders, _threads, copy
 from torchx.workspace._tar import TarFile, TarStream
 from torchx.workspace._tree import Entry, scan
 from torchx.workspace.dir_workspace import (
@@ -425,3 +425,36 @@ def test_builders_of_single_directories_still_count(tmp_path: Path):
         cfg = {"job_dir": str(tmp_path / "single")}
         builder.build_workspace_and_update_role(single, str(a), cfg)
         assert paths(scan(single.image)) == ["x"]
+
+
+# -- many files ------------------------------------------------------------------------------------
+
+
+def test_many_files_are_copied_by_threads_into_a_directory_that_is_made(tmp_path: Path):
+    source = tmp_path / "src"
+    for number in range(1200):
+        folder = source / f"part{number % 40}"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"f{number}").write_text(str(number))
+    copy(scan(str(source)), str(tmp_path / "new/out"))
+    copied = {p.relative_to(tmp_path / "new/out") for p in (tmp_path / "new/out").rglob("f*")}
+    assert copied == {p.relative_to(source) for p in source.rglob("f*")}
+    assert all(p.read_text() == p.name[1:] for p in (tmp_path / "new/out").rglob("f*"))
+    (source / "part0/f0").chmod(0o640)
+    (source / "part0/f0").write_text("again")
+    copy(scan(str(source)), str(tmp_path / "new/out"))
+    assert (tmp_path / "new/out/part0/f0").read_text() == "again"
+    assert (tmp_path / "new/out/part0/f0").stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="there is no /proc here")
+def test_where_folders_cannot_be_spread_nothing_happens():
+    _spread_folders("/proc/self")
+
+
+def test_threads_are_many_only_where_they_wait():
+    few = min(2, os.cpu_count() or 1)
+    assert _threads(0.005, 0.005) == few
+    assert _threads(0.020, 0.005) == max(few, 4)
+    assert _threads(1.0, 0.005) == 8
+    assert _threads(0.0, 0.0) == few
