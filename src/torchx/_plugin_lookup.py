@@ -2,6 +2,7 @@
 
 import os
 import sys
+import threading
 
 TYPE_CHECKING = False  # see `torchx/__init__.py`
 if TYPE_CHECKING:
@@ -15,6 +16,10 @@ _GROUPS = {
     "EVENT_HANDLER": "event_handlers",
 }
 _SWITCHES = ("TORCHX_PLUGINS_SOURCE", "TORCHX_NO_ENTRYPOINTS")
+
+discovery_lock = threading.RLock()
+"""Held while plugins are imported. There is one for all that do so: each of them may be asked for
+by a module that another one imports, and two locks would be taken in either order."""
 
 
 def plugins(kind: str) -> "dict[str, Callable[..., Any]]":

@@ -335,6 +335,40 @@ def test_threads_discover_once(site: Write, tmp_path: Path) -> None:
     assert log.read_text() == "x"
 
 
+def test_modules_that_look_resources_up_do_not_block_those_who_do(tmp_path: Path) -> None:
+    folder = tmp_path / "torchx_plugins" / "schedulers"
+    folder.mkdir(parents=True)
+    (tmp_path / "meeting.py").write_text("import threading\ninside = threading.Event()\n")
+    # one thread finds schedulers and looks a resource up, another one has begun to look one up
+    (folder / "slow.py").write_text(
+        "import meeting, torchx.specs\n"
+        "meeting.inside.wait(1)\n"
+        "torchx.specs.resource(h='cpu.small')\n" + scheduler("slow")
+    )
+    (tmp_path / "custom.py").write_text(
+        "import meeting\nmeeting.inside.set()\nNAMED_RESOURCES = {}\n"
+    )
+    code = (
+        "import os, threading\n"
+        "from torchx.plugins import PluginType, find\n"
+        "from torchx.specs import resource\n"
+        "jobs = [lambda: find(PluginType.SCHEDULER), lambda: resource(h='cpu.small')]\n"
+        "threads = [threading.Thread(target=job, daemon=True) for job in jobs]\n"
+        "for thread in threads: thread.start()\n"
+        "for thread in threads: thread.join(10)\n"
+        "print(*find(PluginType.SCHEDULER)) if not threads[0].is_alive() else os._exit(3)\n"
+    )
+    env = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path]),
+        "TORCHX_CUSTOM_NAMED_RESOURCES": "custom",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "slow\n"), done.stderr
+
+
 def test_a_module_that_asks_for_its_own_kind_is_told(site: Write) -> None:
     site(
         "torchx_plugins.named_resources.a_asks",
@@ -347,6 +381,44 @@ def test_a_module_that_asks_for_its_own_kind_is_told(site: Write) -> None:
     (error,) = registry().errors
     assert error.module == "torchx_plugins.named_resources.a_asks"
     assert "re-entrant named-resource lookup" in error.error
+
+
+def test_it_is_told_alike_whoever_looks_first(site: Write) -> None:
+    site(
+        "torchx_plugins.named_resources.a_asks",
+        "from torchx.specs import resource\nresource(h='gpu.small')\n",
+    )
+    registry().clear()
+    named_resources.reset()
+    (error,) = registry().load_errors(PluginType.NAMED_RESOURCE)
+    assert "re-entrant named-resource lookup" in error.error
+
+
+def test_an_entry_point_that_cannot_be_loaded_is_named(site: Write, tmp_path: Path) -> None:
+    groups = ("named_resources", "tracker", "event_handlers")
+    text = "".join(f"[torchx.{group}]\nbad = acme_no_such:make\n" for group in groups)
+    entry_points(tmp_path, "acme", text)
+    site("unused")
+    sys.path.append(str(tmp_path))
+    try:
+        with pytest.raises(PluginNotLoaded) as resources:
+            resource(h="bad")
+        with pytest.raises(ModuleNotFoundError) as trackers:
+            list(build_trackers({"bad": None}))
+        with pytest.raises(ModuleNotFoundError) as handlers:
+            get_logging_handler("bad")
+    finally:
+        sys.path.remove(str(tmp_path))
+    for caught, kind in (
+        (resources, "named resource"),
+        (trackers, "tracker"),
+        (handlers, "event handler"),
+    ):
+        assert str(caught.value) == (
+            f"the {kind} of <entry point bad = acme_no_such:make> of acme 1.2 cannot be loaded:"
+            " ModuleNotFoundError: No module named 'acme_no_such'"
+        )
+        assert caught.value.name == "acme_no_such"
 
 
 def test_diagnostics_read_back_as_yaml(site: Write, tmp_path: Path) -> None:
