@@ -13,6 +13,8 @@ import yaml
 
 from torchx.plugins import PluginRegistry, PluginType, RegistrationError, find, registry
 from torchx.plugins._registry import NAMED_RESOURCES_ATTR, PluginSource
+from torchx.runner.events import get_logging_handler
+from torchx.schedulers import get_scheduler_factories
 from torchx.specs import named_resources, resource
 
 NAMESPACE = PluginSource.NAMESPACE_PKG
@@ -129,6 +131,59 @@ def test_a_broken_module_is_told_and_the_others_are_found(
     assert caplog.text.count("cannot be imported") == 2
 
 
+@pytest.mark.parametrize("module", ["torchx_plugins.schedulers.a", "torchx_plugins.__init__"])
+def test_a_module_cannot_end_the_process(site: Write, module: str) -> None:
+    site(module, "import sys\nsys.exit(4)")
+    site("torchx_plugins.schedulers.good", scheduler("good"))
+    (error,) = PluginRegistry().load_errors(PluginType.SCHEDULER)
+    assert error.error == "RuntimeError: it calls `sys.exit(4)` while it is imported"
+    whole_namespace = module.endswith("__init__")
+    assert list(get_scheduler_factories(skip_defaults=True)) == (
+        [] if whole_namespace else ["good"]
+    )
+
+
+def test_a_module_can_be_interrupted(site: Write) -> None:
+    site("torchx_plugins.schedulers.slow", "raise KeyboardInterrupt")
+    with pytest.raises(KeyboardInterrupt):
+        namespace_registry().get(PluginType.SCHEDULER)
+
+
+def test_an_attribute_that_cannot_be_read_is_no_plugin(site: Write) -> None:
+    site(
+        "torchx_plugins.schedulers.proxied",
+        "class Proxy:\n"
+        "    def __getattr__(self, name):\n"
+        "        raise RuntimeError('working outside of request context')\n"
+        "current = Proxy()\n" + scheduler("good"),
+    )
+    found = namespace_registry()
+    assert list(found.get(PluginType.SCHEDULER)) == ["good"]
+    assert found.errors == []
+
+
+def test_what_is_printed_while_plugins_are_imported_goes_to_stderr(
+    site: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site("torchx_plugins.schedulers.noisy", "print('from a module')\n")
+    site("acme_noisy", "print('from an entry point')\ndef make(session_name): ...\n")
+    entry_points(tmp_path / "one", "acme", "[torchx.schedulers]\nnoisy = acme_noisy:make\n")
+    PluginRegistry().check()
+    print("result")  # noqa: T201 - what a command writes
+    captured = capsys.readouterr()
+    assert captured.out == "result\n"
+    assert captured.err.splitlines() == ["from a module", "from an entry point"]
+
+
+def test_a_decorator_without_parentheses_is_told(site: Write) -> None:
+    site(
+        "torchx_plugins.schedulers.bare",
+        "from torchx.plugins import register\n@register.scheduler\ndef acme(session_name): ...\n",
+    )
+    (error,) = namespace_registry().load_errors(PluginType.SCHEDULER)
+    assert "write `@register.scheduler()`, with the parentheses" in error.error
+
+
 def test_a_namespace_that_cannot_be_imported_is_one_error(site: Write) -> None:
     site("torchx_plugins.tracker.__init__", "import no_such_module_anywhere")
     found = namespace_registry()
@@ -190,12 +245,13 @@ def test_twin_classes_and_sets_are_the_same(site: Write) -> None:
     assert found.errors == []
 
 
-def test_a_factory_that_raises_is_never_the_same(site: Write) -> None:
-    source = """
+@pytest.mark.parametrize("error", ["OSError", "SystemExit(3)"])
+def test_a_factory_that_raises_is_never_the_same(site: Write, error: str) -> None:
+    source = f"""
         from torchx.plugins import register
         @register.named_resource(name="r")
         def made():
-            raise OSError
+            raise {error}
     """
     site("torchx_plugins.named_resources.a", source)
     site("torchx_plugins.named_resources.b", source)
@@ -492,7 +548,7 @@ def test_errors_are_values() -> None:
 def test_importing_the_packages_discovers_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "torchx_plugins" / "named_resources"
     folder.mkdir(parents=True)
-    (folder / "noisy.py").write_text("print('imported')\n")
+    (folder / "noisy.py").write_text("import sys\nsys.__stdout__.write('imported\\n')\n")
     code = (
         "import sys, torchx.plugins, torchx.specs; print('before')\n"
         "assert 'importlib.metadata' not in sys.modules\n"
