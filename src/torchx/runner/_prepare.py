@@ -158,9 +158,6 @@ def _target(factory: EntryPointLoader) -> Callable[..., Any]:
     try:
         target: Callable[..., Any] = factory.target()
     except Exception as err:
-        msg = (
-            f"the scheduler of {factory} of `{factory.distribution}` cannot be loaded:"
-            f" {type(err).__name__}: {err}"
-        )
+        msg = factory.failure("scheduler", err)
         raise SchedulerNotInstalled(msg, name=getattr(err, "name", None)) from err
     return target

@@ -73,7 +73,11 @@ class _NamedResourcesLibrary:
         return self._make(matches[0])
 
     def _make(self, name: str) -> Resource:
-        resource = self._load()[name]()
+        from torchx.util.entrypoints import check_loads
+
+        factory = self._load()[name]
+        check_loads(factory, "named resource")
+        resource = factory()
         if resource is not NULL_RESOURCE:
             resource.tags.setdefault(RESOURCE_NAME_TAG, name)
         return resource

@@ -146,6 +146,11 @@ class EntryPointLoader:
         """Name and version of the distribution that has the entry point, if that is known."""
         return _distribution(self._point)
 
+    @property
+    def origin(self) -> str:
+        """The entry point and its distribution, for messages."""
+        return f"{self!r} of {self.distribution or 'an unknown distribution'}"
+
     def target(self) -> "Any":
         """What the entry point names; imports it."""
         from torchx._foreign_code import contained
@@ -160,6 +165,23 @@ class EntryPointLoader:
     def __call__(self, *args: "Any", **kwargs: "Any") -> "Any":
         target = self.target()
         return target if ":" not in self._point.value else target(*args, **kwargs)
+
+
+def check_loads(factory: "Callable[..., Any]", kind: str) -> None:
+    """Imports what a factory stands for, if it is that of an entry point.
+
+    Raises:
+        PluginNotLoaded: if that fails; names the entry point, which the error itself does not.
+    """
+    if not isinstance(factory, EntryPointLoader):
+        return
+    try:
+        factory.target()
+    except Exception as err:
+        from torchx.errors import PluginNotLoaded
+
+        name = getattr(err, "name", None)
+        raise PluginNotLoaded(factory.failure(kind, err), name=name) from err
 
 
 def _distribution(point: "Any") -> str | None:

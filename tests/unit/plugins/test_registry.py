@@ -11,11 +11,13 @@ from pathlib import Path
 import pytest
 import yaml
 
+from torchx.errors import PluginNotLoaded
 from torchx.plugins import PluginRegistry, PluginType, RegistrationError, find, registry
 from torchx.plugins._registry import NAMED_RESOURCES_ATTR, PluginSource
 from torchx.runner.events import get_logging_handler
 from torchx.schedulers import get_scheduler_factories
 from torchx.specs import named_resources, resource
+from torchx.tracker.api import build_trackers
 
 NAMESPACE = PluginSource.NAMESPACE_PKG
 Write = Callable[..., Path]
