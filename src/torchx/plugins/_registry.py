@@ -190,7 +190,7 @@ def find(plugin_type: PluginType) -> _Plugins:
 
 def _sources_of_environment() -> PluginSource:
     given = os.environ.get(_SOURCE_ENV)
-    if given is None:
+    if not given:
         if os.environ.get(_NO_ENTRYPOINTS_ENV) == "1":
             return PluginSource.NAMESPACE_PKG
         return PluginSource.NAMESPACE_PKG | PluginSource.ENTRYPOINT

@@ -306,7 +306,14 @@ def test_two_entry_points_of_one_name_are_warned_about(
 
 @pytest.mark.parametrize(
     ("source", "names"),
-    [(None, ["ns", "ep"]), ("3", ["ns", "ep"]), ("1", ["ns"]), ("2", ["ep"]), ("0", [])],
+    [
+        (None, ["ns", "ep"]),
+        ("", ["ns", "ep"]),
+        ("3", ["ns", "ep"]),
+        ("1", ["ns"]),
+        ("2", ["ep"]),
+        ("0", []),
+    ],
 )
 def test_the_environment_says_where_to_look(
     site: Write,
@@ -332,7 +339,7 @@ def test_an_intermediate_releases_switch_is_understood(
     assert find(PluginType.SCHEDULER) == {}
 
 
-@pytest.mark.parametrize("value", ["4", "-1", "1a", "namespace", ""])
+@pytest.mark.parametrize("value", ["4", "-1", "1a", "namespace"])
 def test_another_value_is_refused(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     monkeypatch.setenv("TORCHX_PLUGINS_SOURCE", value)
     registry.cache_clear()
