@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from torchx._tracker_environment import exportable
-from torchx.errors import InvalidInput
+from torchx.errors import InvalidInput, TorchXError
 from torchx.schedulers import SchedulerNotInstalled
 from torchx.settings import (
     ENV_TORCHX_IMAGE,
@@ -154,13 +154,21 @@ def understood(factory: Callable[..., Any], params: Mapping[str, object]) -> Map
     return {name: value for name, value in params.items() if name in names}
 
 
+def check_made(made: object, name: str, factory: Callable[..., Any]) -> None:
+    """Refuses what cannot be a scheduler; those of other packages need not derive from ours."""
+    if not callable(getattr(made, "submit_dryrun", None)):
+        origin = factory.origin if isinstance(factory, EntryPointLoader) else repr(factory)
+        msg = (
+            f"scheduler `{name}` cannot be used: {origin} makes a `{type(made).__name__}`, it must"
+            " make a `torchx.schedulers.api.Scheduler`"
+        )
+        raise TorchXError(msg)
+
+
 def _target(factory: EntryPointLoader) -> Callable[..., Any]:
     try:
         target: Callable[..., Any] = factory.target()
     except Exception as err:
-        msg = (
-            f"the scheduler of {factory} of `{factory.distribution}` cannot be loaded:"
-            f" {type(err).__name__}: {err}"
-        )
+        msg = factory.failure("scheduler", err)
         raise SchedulerNotInstalled(msg, name=getattr(err, "name", None)) from err
     return target

@@ -16,6 +16,7 @@ from torchx._tracker_environment import (
     tracker_config_env_var_name,
 )
 from torchx.settings import ENV_TORCHX_JOB_ID, ENV_TORCHX_PARENT_RUN_ID, ENV_TORCHX_TRACKERS
+from torchx.util.entrypoints import check_loads
 from torchx.util.modules import load_module
 
 __all__ = [
@@ -247,6 +248,7 @@ def _build(
         if factory is None:
             continue
         try:
+            check_loads(factory, "tracker")
             trackers.append(factory(config))
         except Exception as err:
             if not tolerant:

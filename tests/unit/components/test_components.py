@@ -536,6 +536,50 @@ def test_registered_components_take_the_place_of_the_built_in_ones(files, monkey
         get_component("utils.echo")
 
 
+@pytest.fixture
+def registrations(files, monkeypatch):
+    """Registers components, three of them broken, under prefixes or none."""
+
+    def register(*names: str) -> None:
+        files("reg_good.py", COMPONENT)
+        files("reg_exit.py", "import sys\nsys.exit(7)\n")
+        files("reg_pkg/__init__.py")
+        files("reg_pkg/exits.py", "import sys\nsys.exit(7)\n")
+        files("find_r-1.dist-info/METADATA", "Metadata-Version: 2.1\nName: find_r\nVersion: 1\n")
+        targets = ("reg_good", "reg_exit", "reg_good:f", "no_such_find", "reg_pkg")
+        lines = [f"{n} = {target}" for n, target in zip(names, targets, strict=True)]
+        text = "\n".join(["[torchx.components]", *lines, ""])
+        files("find_r-1.dist-info/entry_points.txt", text)
+        monkeypatch.syspath_prepend(str(Path.cwd()))
+        monkeypatch.setattr("torchx.specs.finder._components", None)
+
+    return register
+
+
+@pytest.mark.parametrize("names", [("a", "b", "c", "d", "e"), ("_0", "_1", "_2", "_3", "_4")])
+def test_broken_registrations_are_left_out_of_the_list(registrations, caplog, names):
+    registrations(*names)
+    assert [name.removeprefix("a.") for name in get_components()] == ["f"]
+    for what in ("reg_exit", "reg_good:f", "no_such_find", "reg_pkg.exits"):
+        assert caplog.text.count(what) >= 1
+    assert "must be a module or its name" in caplog.text
+
+
+def test_broken_registrations_without_prefix_hide_no_component(registrations, caplog):
+    registrations("_0", "_1", "_2", "_3", "_4")
+    assert get_component("f").fn().name == "x"
+    assert caplog.text.count("left out") == 3
+
+
+def test_a_broken_registration_is_told_to_who_asks_for_it(registrations):
+    registrations("a", "b", "c", "d", "e")
+    for name in ("b.f", "d.f", "e.exits.f"):
+        with pytest.raises(ComponentNotFoundException, match="which cannot be imported"):
+            get_component(name)
+    with pytest.raises(AssertionError, match="must be a module or its name"):
+        get_component("c.f")
+
+
 # -- helper programs ----------------------------------------------------------------------------
 
 
