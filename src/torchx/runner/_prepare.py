@@ -116,7 +116,12 @@ def replica_env(
     trackers: Mapping[str, str | None],
     factories: Mapping[str, str],
 ) -> dict[str, str]:
-    """Variables that tell every replica which job it belongs to and where to track it."""
+    """Variables that tell every replica which job it belongs to and where to track it.
+
+    Raises:
+        ValueError: if two trackers with different settings have the same variable for them.
+    """
+    _check_tracker_names(trackers, factories)
     env = {ENV_TORCHX_JOB_ID: job_id, ENV_TORCHX_INTERNAL_SESSION_ID: session_id}
     if parent_run_id:
         env[ENV_TORCHX_PARENT_RUN_ID] = parent_run_id
@@ -128,6 +133,24 @@ def replica_env(
         if name in factories:
             env[exportable(name, "FACTORY")] = factories[name]
     return env
+
+
+def _check_tracker_names(trackers: Mapping[str, str | None], factories: Mapping[str, str]) -> None:
+    seen: dict[str, str] = {}
+    for name, config in trackers.items():
+        variable = exportable(name)
+        other = seen.setdefault(variable, name)
+        same = (config or "", factories.get(name)) == (
+            trackers[other] or "",
+            factories.get(other),
+        )
+        if not same:
+            msg = (
+                f"trackers `{other}` and `{name}` cannot be told apart in the job, where the"
+                f" configuration of both is in {variable}; rename one so that the names differ in"
+                " letters or digits, whatever their case"
+            )
+            raise InvalidInput(msg)
 
 
 def accepts(method: Callable[..., Any], *args: object) -> bool:

@@ -650,8 +650,20 @@ def test_files_are_copied_between_file_systems(tmp_path: Path, capsys):
     assert "copying" in capsys.readouterr().out
 
 
-def test_the_booth_function_has_its_minimum(tmp_path: Path):
+def test_the_programs_parse_their_options():
     pytest.importorskip("fsspec", reason="fsspec is not installed")
+    from torchx.apps.utils import booth_main, copy_main
+
+    copied = copy_main.parse_args(["--src", "a", "--dst", "b"])
+    assert vars(copied) == {"src": "a", "dst": "b", "bufsize": 65536}
+    booth = booth_main.parse_args(["--x1", "1", "--x2", "3"])
+    assert (booth.x1, booth.x2, booth.trial_idx) == (1.0, 3.0, 0)
+    with pytest.raises(SystemExit, match="2"):
+        copy_main.parse_args(["--src", "a", "--dst", "b", "--bufsize", "0"])
+
+
+def test_the_booth_function_has_its_minimum(tmp_path: Path):
+    fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed")
     from torchx.apps.utils import booth_main
     from torchx.runtime.tracking import FsspecResultTracker
 
@@ -663,6 +675,12 @@ def test_the_booth_function_has_its_minimum(tmp_path: Path):
     tracker.put("a/b", x=2)
     assert tracker["a/b"] == {"x": 2}
     assert FsspecResultTracker(str(tmp_path / "none"))["z"] == {}
+    for base in (str(tmp_path / "t"), "memory://booth"):
+        other = FsspecResultTracker(base)
+        other["x/y"] = {"v": 1}
+        other["1"] = {"v": 1}
+        assert other["x"] == other["1/2"] == other["1/2/3"] == {}
+    fsspec.filesystem("memory").rm("/booth", recursive=True)
     with pytest.raises(TypeError):
         tracker["bad"] = {1: 2}  # type: ignore[dict-item]  # that is the point
     with pytest.raises(TypeError):
