@@ -223,7 +223,7 @@ def _statuses(shown: Shown, roles: list[Role], state: AppState) -> list[RoleStat
                 ReplicaStatus(
                     id=k,
                     role=role.name,
-                    state=_replica_state(code, fallback, state, progress),
+                    state=_replica_state((index, k), fallback, state, progress),
                     hostname=of_role[k] if k < len(of_role) else "",
                     structured_error_msg=_replica_error(progress, index, k, code),
                 )
@@ -239,12 +239,13 @@ def _safe(name: str) -> str:
 
 
 def _replica_state(
-    code: int | None, by_component: AppState, app: AppState, progress: Progress | None
+    key: "tuple[int, int]", by_component: AppState, app: AppState, progress: Progress | None
 ) -> AppState:
+    code = progress.codes.get(key) if progress else None
     if code == 0:
         return AppState.SUCCEEDED
     if code is not None:
-        return AppState.CANCELLED if progress and progress.was_ended(code) else AppState.FAILED
+        return AppState.CANCELLED if progress and progress.was_ended(key) else AppState.FAILED
     if not is_terminal(app):
         return by_component
     if progress is not None and (progress.failures or app is AppState.CANCELLED):
