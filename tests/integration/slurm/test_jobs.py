@@ -36,6 +36,16 @@ def test_a_range_of_replicas_takes_the_nodes_there_are(cluster: Cluster):
     assert [*cluster.lines(app_id), *cluster.lines(app_id, k=1)] == ["2 node1\n", "2 node2\n"]
 
 
+def test_packed_replicas_tell_the_node_they_run_on(cluster: Cluster):
+    role = sh("echo $SLURMD_NODENAME", num_replicas=4)
+    packed = "--nodes=2 --ntasks-per-node=2"
+    app_id, found = cluster.run(role, sbatch_args=packed, srun_args="--distribution=cyclic")
+    assert found.state is AppState.SUCCEEDED
+    hosts = [r.hostname for r in found.roles_statuses[0].replicas]
+    assert len(set(hosts)) == 2
+    assert [cluster.lines(app_id, k=k) for k in range(4)] == [[f"{host}\n"] for host in hosts]
+
+
 def test_gpus_are_given_to_each_replica(cluster: Cluster):
     role = sh("echo $CUDA_VISIBLE_DEVICES", num_replicas=2, resource=Resource(1, 2, 64))
     app_id, found = cluster.run(role, partition="gpu")

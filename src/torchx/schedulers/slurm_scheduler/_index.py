@@ -38,7 +38,9 @@ class Progress:
     codes: dict[tuple[int, int], int] = field(default_factory=dict)
     """Exit codes as a shell gives them, by (role index, replica)."""
     hosts: dict[int, list[str]] = field(default_factory=dict)
-    """Hosts of the replicas, by role index."""
+    """The nodes of a role, by role index."""
+    host_of: dict[tuple[int, int], str] = field(default_factory=dict)
+    """The node of a replica that may share it with others of its role."""
     end: int | None = None
     """Exit code of the script; ``None`` if it did not come to its end."""
     killed: bool = False
@@ -160,6 +162,8 @@ def read_progress(path: str) -> Progress:
             continue
         if kind == "error":
             errors.add(name)
+        elif kind == "host" and len(fields) > 2 and fields[0].isdecimal() and fields[1].isdecimal():
+            progress.host_of[int(fields[0]), int(fields[1])] = "-".join(fields[2:])
         elif all(f.isdecimal() for f in fields):
             _note(progress, kind, [int(f) for f in fields])
     progress.errors = frozenset(errors)

@@ -140,6 +140,9 @@ torchx_exit=$3/exit-$4-{index}-$SLURM_PROCID
 torchx_error=$3/error-$4-{index}-$SLURM_PROCID.json
 SLURM_JOB_ID=$2
 [ "$4" = 0 ] || torchx_log=$torchx_log.r$4
+if [ "${{SLURM_STEP_NUM_TASKS-}}" != "${{SLURM_STEP_NUM_NODES-}}" ]; then # they share nodes
+    {{ true >"$3/host-$4-{index}-$SLURM_PROCID-$SLURMD_NODENAME"; }} 2>/dev/null
+fi
 trap : HUP INT QUIT TERM USR1 USR2 ALRM{signal}
 (
 set -- {command}

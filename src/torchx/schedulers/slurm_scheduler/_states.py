@@ -224,12 +224,24 @@ def _statuses(shown: Shown, roles: list[Role], state: AppState) -> list[RoleStat
                     id=k,
                     role=role.name,
                     state=_replica_state((index, k), fallback, state, progress),
-                    hostname=of_role[k] if k < len(of_role) else "",
+                    hostname=(progress.host_of.get((index, k)) if progress else None)
+                    or _host(k, role.num_replicas, of_role),
                     structured_error_msg=_replica_error(progress, index, k, code),
                 )
             )
         statuses.append(RoleStatus(role=role.name, replicas=replicas))
     return statuses
+
+
+def _host(k: int, replicas: int, hosts: list[str]) -> str:
+    """The host of a replica; empty if several share hosts and it is not known which.
+
+    >>> _host(3, 4, ["n1"]), _host(1, 2, ["n1", "n2"]), _host(1, 4, ["n1", "n2"])
+    ('n1', 'n2', '')
+    """
+    if len(hosts) == 1:
+        return hosts[0]
+    return hosts[k] if replicas <= len(hosts) else ""
 
 
 def _safe(name: str) -> str:

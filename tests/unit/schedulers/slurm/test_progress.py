@@ -64,3 +64,30 @@ def test_signals_of_a_job_that_is_ended_from_outside_are_no_failures(notes):
     ended(notes, 143, 137, 1)
     (notes / "killed-0").touch()
     assert read_progress(str(notes)).failures == [(0, 2)]
+
+
+def hosts(notes: Path, replicas: int, *nodes: str) -> list[str]:
+    found = shown(read_progress(str(notes)), replicas, *nodes, native="RUNNING")
+    return [r.hostname for r in found.roles_statuses[0].replicas]
+
+
+def test_replicas_that_share_one_node_are_on_it(notes):
+    assert hosts(notes, 3, "n1") == ["n1", "n1", "n1"]
+    (notes / "hosts-0-0").write_text("n2\n")
+    assert hosts(notes, 3) == ["n2", "n2", "n2"]
+
+
+def test_replicas_that_share_several_nodes_are_where_they_said(notes):
+    (notes / "hosts-0-0").write_text("rack-1\nrack-2\n")
+    assert hosts(notes, 4) == ["", "", "", ""]
+    for k in range(4):
+        (notes / f"host-0-0-{k}-rack-{k // 2 + 1}").touch()
+    assert hosts(notes, 4) == ["rack-1", "rack-1", "rack-2", "rack-2"]
+    (notes / "hosts-1-0").write_text("n1\nn2\n")
+    assert hosts(notes, 2) == ["n1", "n2"]
+
+
+@pytest.mark.parametrize("name", ["host-0", "host-0-x-1-n", "host-0-0-1", "host-0-0-x-n"])
+def test_names_that_are_no_notes_of_hosts_are_left_alone(notes, name):
+    (notes / name).touch()
+    assert read_progress(str(notes)).host_of == {}

@@ -318,6 +318,16 @@ def test_the_first_role_has_the_first_host(srun):
     assert (srun / "slurm-77-other-0.out").read_text() == "localhost\n"
 
 
+def test_replicas_that_share_nodes_tell_which_is_theirs(srun):
+    text = script_of(Role("r", "", entrypoint="true", num_replicas=2))
+    told = {"SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_NUM_NODES": "2", "SLURMD_NODENAME": "n-1"}
+    run_script(text, srun, tasks=2, code=0, **told)
+    (notes,) = (srun / f".torchx-slurm-{os.getuid()}").iterdir()
+    assert [*notes.glob("host-*")] == []
+    run_script(text, srun, tasks=2, code=0, **{**told, "SLURM_STEP_NUM_NODES": "1"})
+    assert sorted(p.name for p in notes.glob("host-*")) == ["host-0-0-0-n-1", "host-0-0-1-n-1"]
+
+
 # -- the text -----------------------------------------------------------------------------------
 
 
