@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from torchx.errors import InvalidInput
 from torchx.schedulers.slurm_scheduler import SlurmBatchRequest, SlurmReplicaRequest
 from torchx.schedulers.slurm_scheduler._request import Facts, build_request
+from torchx.schedulers.slurm_scheduler._script import _SHELL_OWN
 from torchx.specs import AppDef, Role, macros
 
 from .fakes import CANNED, SRUN
@@ -76,6 +78,7 @@ names = st.one_of(
         and n not in ("PATH", "_", "BASH_ENV", "ENV", "LANG", "LANGUAGE", "TZ", "HOME")
     ),
     st.sampled_from(["IFS", "PS4", "UID", "RANDOM", "SECONDS", "PWD", "SHLVL", "A1", "HF_TOKEN"]),
+    st.sampled_from(["PIPESTATUS", "BASH_SOURCE", "BASH_VERSINFO", "FUNCNAME"]),
 )
 
 
@@ -84,11 +87,20 @@ def escaped(text: str) -> str:
     return text.replace("$", "$$")
 
 
+@pytest.fixture(params=["sh", "bash"])
+def shell(request, fake_slurm):
+    """Which shell the nodes have as their `sh`: that of this machine, or bash as on most clusters."""
+    path = shutil.which(request.param)
+    assert path is not None
+    (fake_slurm.folder / "sh").symlink_to(path)
+    return request.param
+
+
 @settings(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(args=st.lists(values, max_size=6), env=st.dictionaries(names, values, max_size=6))
-def test_every_value_arrives_byte_for_byte(srun, args, env):
+def test_every_value_arrives_byte_for_byte(srun, shell, args, env):
     out = srun / "out.json"
     out.unlink(missing_ok=True)
     role = Role(
@@ -102,6 +114,23 @@ def test_every_value_arrives_byte_for_byte(srun, args, env):
     found_args, found_env = json.loads(out.read_text())
     assert [bytes.fromhex(a) for a in found_args] == [a.encode() for a in args]
     assert dict(zip(env, found_env, strict=True)) == {k: v.encode().hex() for k, v in env.items()}
+
+
+def test_variables_that_a_shell_keeps_for_itself_arrive(srun, shell):
+    bash = subprocess.run(["bash", "-c", "compgen -v"], capture_output=True, text=True, check=True)
+    own = {*bash.stdout.split(), *_SHELL_OWN, "BASH_LINENO", "BASH_ARGV", "BASH_REMATCH", "MAPFILE"}
+    keep = ("LD_", "SLURM", "FAKE", "TORCHX", "PYTHON", "LC_", "LANG", "PATH", "BASH_ENV", "ENV")
+    names = sorted(name for name in own if not name.startswith(keep))
+    out = srun / "out.json"
+    role = Role("r", "", entrypoint=sys.executable)
+    role.args = ["-c", escaped(DUMP), str(out), json.dumps(names)]
+    role.env = {name: f"1 of {name}" for name in names}
+    run_script(script_of(role), srun, code=0)
+    found = json.loads(out.read_text())[1]
+    lost = [
+        name for name, v in zip(names, found, strict=True) if v != role.env[name].encode().hex()
+    ]
+    assert lost == []
 
 
 def test_bytes_that_are_no_text_arrive_as_well(srun):
