@@ -138,9 +138,27 @@ def check_options(cfg: Mapping[str, CfgVal]) -> None:
 
 def check_text(what: str, value: object) -> None:
     """Raises ``InvalidInput`` unless the value is ``None`` or can be an argument of a program."""
-    if value is not None and ("\0" in str(value) or not value):
-        msg = f"{what} must be a text, not empty and without NUL characters, given: {value!r}"
+    if value is not None and (not value or unfit(str(value))):
+        msg = (
+            f"{what} must be a text, not empty and without NUL characters and lone surrogates, "
+            f"given: {value!r}"
+        )
         raise InvalidInput(msg)
+
+
+def unfit(text: str) -> str | None:
+    """What keeps a text from being handed to a process; ``None`` if it can be.
+
+    >>> unfit("a\\0"), unfit("\\ud83d"), unfit("\\udc80 is a byte that is no text")
+    ('a NUL character', 'a lone surrogate, `\\\\ud83d`', None)
+    """
+    if "\0" in text:
+        return "a NUL character"
+    try:
+        text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError as err:
+        return f"a lone surrogate, `{ascii(text[err.start])[1:-1]}`"
+    return None
 
 
 def check_word(what: str, value: object) -> None:
@@ -149,11 +167,11 @@ def check_word(what: str, value: object) -> None:
         return
     text = str(value)
     bad = _BAD_IN_WORD.search(text)
-    if bad or not text:
-        found = f"it holds {bad.group()!r}" if bad else "it is empty"
+    found = f"it holds {bad.group()!r}" if bad else unfit(text)
+    if found or not text:
         msg = (
             f"{what} must be one word, without spaces, quotes, backslashes and `#`, "
-            f"given: {text!r} ({found})"
+            f"given: {text!r} ({found or 'it is empty'})"
         )
         raise InvalidInput(msg)
 
@@ -195,8 +213,8 @@ def parse_args(tool: str, text: str | None) -> dict[str, str | None]:
             raise InvalidInput(msg)
         if tool == "sbatch":  # those of srun are quoted for the shell
             check_word(f"`--{name}` in option `{option}`", value)
-        elif value is not None and "\0" in value:
-            msg = f"`--{name}` in option `{option}` must not hold NUL characters"
+        elif value is not None and (bad := unfit(value)):
+            msg = f"`--{name}` in option `{option}` must not hold {bad}, given: {value!r}"
             raise InvalidInput(msg)
         args[name] = value
     return args

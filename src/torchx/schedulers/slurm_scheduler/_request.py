@@ -9,7 +9,7 @@ from torchx.errors import InvalidInput, UnsupportedRequest
 from torchx.specs._macros import MacroPlan
 from torchx.specs.api import AppDef, BindMount, CfgVal, RetryPolicy, Role, macros
 
-from ._options import check_options, check_text, parse_args
+from ._options import check_options, check_text, parse_args, unfit
 
 RANK0_ENV = "TORCHX_RANK0_HOST"
 GPUS_PER_NODE_SINCE = (24, 11)
@@ -245,10 +245,11 @@ def check_role(role: Role, in_container: bool = False) -> None:
 
 
 def _check_texts(role: Role) -> None:
-    values = [role.entrypoint, *role.args, *role.env.values(), *role.env]
-    if any("\0" in value for value in values):
+    values = (role.image, role.entrypoint, *role.args, *role.env.values(), *role.env)
+    bad = next(filter(None, map(unfit, values)), None)
+    if bad:
         msg = (
-            f"the command or environment of role `{role.name}` holds a NUL character, which "
+            f"the image, command or environment of role `{role.name}` holds {bad}, which "
             "no process can receive"
         )
         raise InvalidInput(msg)
@@ -398,8 +399,9 @@ def _container_mounts(role: Role, cfg: Mapping[str, CfgVal]) -> str:
             )
             raise UnsupportedRequest(msg)
         for path in (mount.src_path, mount.dst_path):
-            if ":" in path or "," in path:
-                msg = f"the path of a mount must not hold `:` or `,`, given: {path!r}"
+            bad = "`:` or `,`" if ":" in path or "," in path else unfit(path)
+            if bad:
+                msg = f"the path of a mount must not hold {bad}, given: {path!r}"
                 raise InvalidInput(msg)
         mode = ":ro" if mount.read_only else ""
         mounts.append(f"{mount.src_path}:{mount.dst_path}{mode}")

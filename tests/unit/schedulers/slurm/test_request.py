@@ -184,8 +184,9 @@ def test_mounts_need_a_container():
     assert request.replicas["r-0"].srun_opts["container-mounts"] == "/a:/b:ro,/c:/d,/e:/e"
     with pytest.raises(UnsupportedRequest, match="VolumeMount"):
         build(role(mounts=[VolumeMount("v", "/b")]), container_image="img")
-    with pytest.raises(InvalidInput, match="must not hold"):
-        build(role(mounts=[BindMount("/a:b", "/b")]), container_image="img")
+    for path in ("/a:b", "/a,b", "/a\0", "/\ud83d"):
+        with pytest.raises(InvalidInput, match="must not hold"):
+            build(role(mounts=[BindMount(path, "/b")]), container_image="img")
 
 
 @pytest.mark.parametrize(
@@ -222,6 +223,23 @@ def test_other_times_are_refused_with_what_is_allowed(time):
 @pytest.mark.parametrize("value", ["a b", "a\n#SBATCH --wrap", "", "a\t", 'a"', "a'", "a\\", "a#b"])
 def test_a_value_that_is_no_word_is_refused_by_the_name_of_its_option(name, value):
     with pytest.raises(InvalidInput, match=name):
+        build(role(), **{name: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("comment", "\ud83d"),
+        ("account", "\ud83d"),
+        ("job_dir", "/\ud83d"),
+        ("container_image", "\ud83d"),
+        ("container_mounts", "/\ud83d:/x"),
+        ("sbatch_args", "--x=\ud83d"),
+        ("srun_args", "--x=\ud83d"),
+    ],
+)
+def test_half_of_a_surrogate_pair_in_an_option_is_refused(name, value):
+    with pytest.raises(InvalidInput, match=f"{name}.*ud83d"):
         build(role(), **{name: value})
 
 

@@ -89,7 +89,7 @@ def escaped(text: str) -> str:
 
 @pytest.fixture(params=["sh", "bash"])
 def shell(request, fake_slurm):
-    """Which shell the nodes have as their `sh`: that of this machine, or bash as on most clusters."""
+    """Which shell is `sh` on the nodes: that of this machine, or bash as on most clusters."""
     path = shutil.which(request.param)
     assert path is not None
     (fake_slurm.folder / "sh").symlink_to(path)
@@ -212,6 +212,14 @@ def test_values_that_no_process_can_have_are_refused():
         Role("r", "", entrypoint="a", env={"A": "x\0"}),
     ):
         with pytest.raises(InvalidInput, match="NUL"):
+            script_of(role)
+    for role in (
+        Role("r", "", entrypoint="\ud83d"),
+        Role("r", "", entrypoint="a", args=["half \ud83d of a pair"]),
+        Role("r", "", entrypoint="a", env={"A": "\ud83d"}),
+        Role("r", "/\ud83d", entrypoint="${img_root}/a"),
+    ):
+        with pytest.raises(InvalidInput, match=r"surrogate.*`\\ud83d`"):
             script_of(role)
     for name in ("A-B", "", "1A", "A B", "A=B", "A\nB"):
         with pytest.raises(InvalidInput, match="name of a variable"):
