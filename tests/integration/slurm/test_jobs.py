@@ -53,6 +53,18 @@ def test_gpus_are_given_to_each_replica(cluster: Cluster):
     assert [cluster.lines(app_id, k=k) for k in range(2)] == [["0,1\n"], ["0,1\n"]]
 
 
+def test_free_arguments_may_ask_for_the_same_in_another_way(cluster: Cluster):
+    role = sh("echo $CUDA_VISIBLE_DEVICES $SLURM_MEM_PER_CPU", resource=Resource(1, 1, 100))
+    other = "--mem-per-cpu=50 --gres=gpu:2"
+    app_id, found = cluster.run(role, partition="gpu", sbatch_args=other)
+    assert found.state is AppState.SUCCEEDED
+    assert cluster.lines(app_id) == ["0,1 50\n"]
+    steps = "--gres=gpu:1"
+    app_id, found = cluster.run(role, partition="gpu", sbatch_args=other, srun_args=steps)
+    assert found.state is AppState.SUCCEEDED
+    assert cluster.lines(app_id) == ["0 50\n"]
+
+
 def test_a_failed_role_fails_the_app_and_its_replica_is_named(cluster: Cluster):
     script = f"echo last words; sleep {macros.replica_id}; exit $$(( 5 * {macros.replica_id} ))"
     bad = Role("bad", "", entrypoint="sh", args=["-c", script], num_replicas=2)

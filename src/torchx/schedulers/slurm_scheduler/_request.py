@@ -350,6 +350,8 @@ _MORE_PLACE = ("reservation", "nodelist", "exclude", "dependency", "begin", "sig
 def _sbatch_opts(
     role: Role, cfg: Mapping[str, CfgVal], nomem: bool, gpus_by_node: bool
 ) -> dict[str, str | None]:
+    extra = cfg.get("sbatch_args")
+    given = parse_args("sbatch", str(extra) if extra else None)
     opts: dict[str, str | None] = {"requeue": None}
     _add_set(opts, cfg, _PLACE)
     most, least = role.num_replicas, role.min_replicas or role.num_replicas
@@ -362,22 +364,42 @@ def _sbatch_opts(
             opts["nodes"] = str(most)
         opts["ntasks-per-node"] = "1"
     resource = role.resource
-    if resource.cpu > 0:
+    if resource.cpu > 0 and not has_rival("cpus-per-task", given):
         opts["cpus-per-task"] = str(resource.cpu)
-    if resource.memMB > 0 and not nomem:
+    if resource.memMB > 0 and not nomem and not has_rival("mem", given):
         opts["mem"] = str(resource.memMB)
-    if resource.gpu > 0:
-        if gpus_by_node or least < most:  # by task needs the number of tasks, which varies
-            opts["gpus-per-node"] = str(resource.gpu)
-        else:
-            opts["gpus-per-task"] = str(resource.gpu)
-            opts["ntasks"] = str(most)
+    # by task needs the number of tasks, which varies with that of nodes
+    gpus = "gpus-per-node" if gpus_by_node or least < most else "gpus-per-task"
+    if resource.gpu > 0 and not has_rival(gpus, given):
+        opts[gpus] = str(resource.gpu)
+    if "gpus-per-task" in opts or "gpus-per-task" in given:
+        opts["ntasks"] = str(most)
     _add_set(opts, cfg, _MORE_PLACE)
     if cfg.get("exclusive"):
         opts["exclusive"] = None
-    extra = cfg.get("sbatch_args")
-    opts.update(parse_args("sbatch", str(extra) if extra else None))
+    opts.update(given)
     return opts
+
+
+_GPU_COUNTS = frozenset(["gpus", "gpus-per-node", "gpus-per-socket", "gpus-per-task"])
+_RIVALS = {
+    "mem": frozenset(["mem-per-cpu", "mem-per-gpu"]),
+    "cpus-per-task": frozenset(["cpus-per-gpu"]),
+    "gpus-per-node": _GPU_COUNTS - {"gpus-per-node"},
+    "gpus-per-task": _GPU_COUNTS - {"gpus-per-task"},
+}
+"""What asks for the same in another way; Slurm refuses some of them together."""
+_GPU_IN_GRES = re.compile(r"(?:^|,)(?:gres[:/])?gpu(?:[:=,]|$)")
+
+
+def has_rival(name: str, given: Mapping[str, str | None]) -> bool:
+    """Whether free-form arguments ask in another way for what an option asks for.
+
+    >>> has_rival("mem", {"mem-per-cpu": "2G"}), has_rival("gpus-per-node", {"gres": "gpu:a100:2"})
+    (True, True)
+    """
+    by_gres = name.startswith("gpus") and _GPU_IN_GRES.search(given.get("gres") or "")
+    return bool(by_gres or _RIVALS[name] & given.keys())
 
 
 def _add_set(

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from torchx.errors import InvalidInput
 from torchx.version import __version__
 
-from ._request import SlurmBatchRequest, SlurmReplicaRequest, quote_macros, safe_name
+from ._request import SlurmBatchRequest, SlurmReplicaRequest, has_rival, quote_macros, safe_name
 
 RECORD_DIR = ".torchx-slurm-"
 """In the working directory of a job, and followed by the number of the user, since several may
@@ -301,7 +301,9 @@ def _step_arguments(replica: SlurmReplicaRequest) -> list[str]:
     sizes = [
         f"--{name}={value}"
         for name in ("cpus-per-task", "gpus-per-node", "gpus-per-task")
-        if (value := replica.sbatch_opts.get(name)) is not None and name not in replica.srun_opts
+        if (value := replica.sbatch_opts.get(name)) is not None
+        and name not in replica.srun_opts
+        and not has_rival(name, replica.srun_opts)
     ]
     return [*sizes, *replica.srun_arguments()]
 

@@ -111,6 +111,41 @@ def test_free_arguments_win():
     assert "--nodes=1 --ntasks-per-node=4" in directives(request.materialize())[1]
 
 
+@pytest.mark.parametrize(
+    ("version", "given", "expected"),
+    [
+        ("24.11.0", "--mem-per-cpu=50", {"mem-per-cpu": "50", "gpus-per-node": "2"}),
+        ("24.11.0", "--mem-per-gpu=50", {"mem-per-gpu": "50", "gpus-per-node": "2"}),
+        ("24.11.0", "--mem=50", {"mem": "50", "gpus-per-node": "2"}),
+        ("24.11.0", "--gres=gpu:1", {"gres": "gpu:1"}),
+        ("22.05.8", "--gres=shard:1,gpu:a:1", {"gres": "shard:1,gpu:a:1"}),
+        ("22.05.8", "--gres=nic:1", {"gres": "nic:1", "gpus-per-task": "2", "ntasks": "2"}),
+        ("22.05.8", "--gpus=4", {"gpus": "4"}),
+        ("22.05.8", "--gpus-per-node=1", {"gpus-per-node": "1"}),
+        ("24.11.0", "--gpus-per-task=1", {"gpus-per-task": "1", "ntasks": "2"}),
+        ("24.11.0", "--cpus-per-gpu=1", {"cpus-per-gpu": "1", "gpus-per-node": "2"}),
+    ],
+)
+def test_free_arguments_replace_what_asks_for_the_same(fake_slurm, version, given, expected):
+    """Slurm refuses, say, ``--mem`` beside ``--mem-per-cpu``."""
+    fake_slurm.answer("sinfo", f"slurm {version}")
+    gpus = role(num_replicas=2, resource=Resource(cpu=1, gpu=2, memMB=64))
+    opts = build(gpus, sbatch_args=given).replicas["r-0"].sbatch_opts
+    rest = {"requeue": None, "nodes": "2", "ntasks-per-node": "1", "cpus-per-task": "1"}
+    if "cpus-per-gpu" in expected:
+        del rest["cpus-per-task"]
+    if "--mem" not in given:
+        rest["mem"] = "64"
+    assert opts == {**rest, **expected}
+
+
+def test_free_arguments_of_srun_replace_sizes_of_the_step(fake_slurm):
+    fake_slurm.answer("sinfo", "slurm 24.11.0")
+    gpus = role(resource=Resource(cpu=1, gpu=2, memMB=64))
+    text = build(gpus, srun_args="--gres=gpu:1").materialize()
+    assert "srun --cpus-per-task=1 --wait=60 --kill-on-bad-exit=1 --gres=gpu:1 " in text
+
+
 def test_a_range_of_replicas_is_a_range_of_nodes():
     request = build(role(num_replicas=4, min_replicas=2))
     assert request.replicas["r-0"].sbatch_opts["nodes"] == "2-4"
