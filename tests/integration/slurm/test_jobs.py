@@ -162,6 +162,19 @@ def test_a_signal_reaches_the_replicas_which_save_and_go_on_after_the_requeue(cl
 
 
 @pytest.mark.timeout(200)
+def test_a_signal_that_plain_scripts_ask_for_reaches_the_replicas_of_all_roles(cluster: Cluster):
+    script = (
+        "trap 'echo saved; exit 75' USR1; [ $TORCHX_ATTEMPT = 0 ] || exit 0; "
+        "while :; do sleep 0.2; done 2>/dev/null"
+    )
+    roles = [sh(script, name=name, max_retries=1) for name in ("a", "b")]
+    app_id = cluster.start(*roles, time="0:01", signal="B:USR1@50")
+    found = cluster.end(app_id, 150)
+    assert (found.state, found.num_restarts) == (AppState.SUCCEEDED, 1)
+    assert [cluster.lines(app_id, name) for name in ("a", "b")] == [["saved\n"], ["saved\n"]]
+
+
+@pytest.mark.timeout(200)
 def test_a_time_limit_ends_the_job_as_failed_after_the_signal(cluster: Cluster):
     script = "trap 'echo signal' USR1; echo ready; while :; do sleep 0.2; done 2>/dev/null"
     app_id = cluster.start(sh(script), time="0:01", signal="USR1@50")

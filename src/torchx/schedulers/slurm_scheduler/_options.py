@@ -58,7 +58,8 @@ class SlurmOpts(StructuredOpts):
     """Earliest start: now+1hour, 16:00 or 2030-01-20T12:34:00."""
 
     signal: str | None = None
-    """Signal to the replicas before the time limit or a preemption: USR1@120 (seconds)."""
+    """Signal to the replicas before the time limit or a preemption: USR1@120 (seconds). What
+    sbatch would tell the batch script alone (B:USR1@120) is for the replicas as well."""
 
     container_image: str | None = None
     """Container image of every role, for clusters with the pyxis plugin."""

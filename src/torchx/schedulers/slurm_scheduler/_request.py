@@ -378,7 +378,23 @@ def _sbatch_opts(
     if cfg.get("exclusive"):
         opts["exclusive"] = None
     opts.update(given)
+    if signal := opts.get("signal"):
+        opts["signal"] = _signal_to_steps(signal)
     return opts
+
+
+def _signal_to_steps(signal: str) -> str:
+    """The value of ``--signal`` without ``B:``, which has the batch script get it, and only that.
+
+    Who writes such a script wants to pass the signal on to what runs in it; the generated one would
+    die of it before a replica hears anything.
+
+    >>> _signal_to_steps("B:USR1@60"), _signal_to_steps("RB:USR1"), _signal_to_steps("USR1")
+    ('USR1@60', 'R:USR1', 'USR1')
+    """
+    flags, colon, rest = signal.rpartition(":")
+    flags = re.sub("b", "", flags, flags=re.IGNORECASE)
+    return f"{flags}{colon}{rest}" if flags else rest
 
 
 _GPU_COUNTS = frozenset(["gpus", "gpus-per-node", "gpus-per-socket", "gpus-per-task"])

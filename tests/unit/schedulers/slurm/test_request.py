@@ -290,6 +290,21 @@ def test_signals_that_slurm_reads(signal):
     assert build(role(), signal=signal)
 
 
+@pytest.mark.parametrize(
+    ("signal", "asked"),
+    [
+        ("USR1@60", "USR1@60"),
+        ("B:USR1@60", "USR1@60"),
+        ("b:SIGUSR1", "SIGUSR1"),
+        ("RB:USR1@60", "R:USR1@60"),
+        ("R:TERM", "R:TERM"),
+    ],
+)
+def test_a_signal_is_for_the_replicas_and_not_for_the_batch_script(signal, asked):
+    for cfg in ({"signal": signal}, {"sbatch_args": f"--signal={signal}"}):
+        assert build(role(), **cfg).replicas["r-0"].sbatch_opts["signal"] == asked
+
+
 @pytest.mark.parametrize("signal", ["USR1@", "@60", "USR1@x", "X:USR1", "USR1;x"])
 def test_other_signals_are_refused(signal):
     with pytest.raises(InvalidInput, match="USR1@120"):
