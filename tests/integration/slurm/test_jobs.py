@@ -36,6 +36,20 @@ def test_a_range_of_replicas_takes_the_nodes_there_are(cluster: Cluster):
     assert [*cluster.lines(app_id), *cluster.lines(app_id, k=1)] == ["2 node1\n", "2 node2\n"]
 
 
+def test_a_range_of_replicas_leaves_nodes_for_other_roles(cluster: Cluster):
+    rank0 = f"echo $$SLURMD_NODENAME; cat .torchx-slurm-*/{macros.app_id}-*/hosts-0-0"
+    first = Role("first", "", entrypoint="sh", args=["-c", rank0], num_replicas=4, min_replicas=1)
+    app_id, found = cluster.run(first, sh("sleep 2; echo $SLURMD_NODENAME; exit 3", name="other"))
+    assert found.state is AppState.FAILED
+    assert "replica 0 of role `other` exited with code 3" in found.msg
+    assert [(role.name, role.num_replicas) for role in found.roles] == [("first", 3), ("other", 1)]
+    hosts = {s.role: [r.hostname for r in s.replicas] for s in found.roles_statuses}
+    assert len({*hosts["first"], *hosts["other"]}) == 4
+    assert cluster.lines(app_id, "other") == [f"{hosts['other'][0]}\n"]
+    lines = [line.strip() for line in cluster.lines(app_id, "first")]
+    assert lines == [hosts["first"][0], *hosts["first"]]
+
+
 def test_packed_replicas_tell_the_node_they_run_on(cluster: Cluster):
     role = sh("echo $SLURMD_NODENAME", num_replicas=4)
     packed = "--nodes=2 --ntasks-per-node=2"

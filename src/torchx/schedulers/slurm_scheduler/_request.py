@@ -198,6 +198,7 @@ def build_request(
         replicas[name] = SlurmReplicaRequest.from_role(
             name, filled, cfg, facts.nomem, str(image) if image else None
         )
+    _warn_of_ranges(list(replicas.values()))
     cmd = ["sbatch", "--parsable"]
     for option in ("comment", "mail-user", "mail-type", "account"):
         value = cfg.get(option)
@@ -211,6 +212,19 @@ def build_request(
         max_retries=min((role.max_retries for role in app.roles), default=0),
         images_to_push=images_to_push,
         app_name=app.name,
+    )
+
+
+def _warn_of_ranges(replicas: list[SlurmReplicaRequest]) -> None:
+    elastic = [f"`{replica.role_name}`" for replica in replicas if replica.elastic]
+    if len(elastic) < 2:
+        return
+    from torchx._lazy_logger import get_logger
+
+    get_logger(__name__).warning(
+        "several roles have `min_replicas` (%s): Slurm gives each as many nodes as there are, and "
+        "the job waits until the next has some as well; set `min_replicas` of one role only",
+        ", ".join(elastic),
     )
 
 

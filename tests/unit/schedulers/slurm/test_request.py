@@ -13,6 +13,7 @@ from torchx.errors import InvalidInput, UnsupportedRequest
 from torchx.schedulers.slurm_scheduler import SlurmOpts, SlurmReplicaRequest, create_scheduler
 from torchx.schedulers.slurm_scheduler._facts import parse_memory, parse_version
 from torchx.schedulers.slurm_scheduler._request import Facts, build_request
+from torchx.schedulers.slurm_scheduler._script import record_of
 from torchx.specs import (
     AppDef,
     BindMount,
@@ -151,6 +152,30 @@ def test_a_range_of_replicas_is_a_range_of_nodes():
     assert request.replicas["r-0"].sbatch_opts["nodes"] == "2-4"
     with pytest.raises(InvalidInput, match="min_replicas"):
         build(role(num_replicas=2, min_replicas=3))
+
+
+def test_a_role_with_a_range_is_the_last_component_whatever_its_place(caplog):
+    """Slurm lets each component take the nodes that it may have before it looks at the next one."""
+    a = Role("a", "", entrypoint="x", num_replicas=4, min_replicas=1)
+    b, c = Role("b", "", entrypoint="y"), Role("c", "", entrypoint="z")
+    request = build(a, b, c)
+    text = request.materialize()
+    names = [line.split()[0] for line in directives(text)[1:]]
+    assert names == ["--job-name=b-0", "hetjob", "--job-name=c-0", "hetjob", "--job-name=a-0"]
+    assert list(request.replicas) == ["a-0", "b-0", "c-0"]
+    steps = text.split("\n# role ")[1:]
+    groups = [step.split("--het-group=")[1].split()[0] for step in steps]
+    assert dict(zip("abc", groups, strict=True)) == {"a": "2", "b": "0", "c": "1"}
+    assert 'torchx_at[0]=$(torchx_hosts "${SLURM_JOB_NODELIST_HET_GROUP_2:-' in text
+    assert [role["name"] for role in record_of(request)["roles"]] == ["a", "b", "c"]
+    assert caplog.messages == []
+
+
+def test_a_second_range_of_replicas_is_warned_of(caplog):
+    ranges = [Role(n, "", entrypoint="x", num_replicas=4, min_replicas=1) for n in "ab"]
+    names = [line.split()[0] for line in directives(build(*ranges).materialize())[1:]]
+    assert names == ["--job-name=a-0", "hetjob", "--job-name=b-0"]
+    assert "`a`, `b`" in caplog.messages[0]
 
 
 @pytest.mark.parametrize(

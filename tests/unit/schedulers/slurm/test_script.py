@@ -355,6 +355,18 @@ def test_the_first_role_has_the_first_host(srun):
     assert (srun / "slurm-77-other-0.out").read_text() == "localhost\n"
 
 
+def test_the_first_role_has_the_first_host_wherever_its_component_is(srun):
+    hosts = {"SLURM_JOB_NODELIST_HET_GROUP_1": "localhost"}
+    hosts["SLURM_JOB_NODELIST_HET_GROUP_0"] = "other.invalid"
+    first = Role("r", "", entrypoint="sh", args=RANK0.args, num_replicas=2, min_replicas=1)
+    other = Role("other", "", entrypoint="sh", args=RANK0.args)
+    run_script(script_of(first, other), srun, code=0, **hosts)
+    for role in ("r", "other"):
+        assert (srun / f"slurm-77-{role}-0.out").read_text() == "localhost\n"
+    (notes,) = (srun / f".torchx-slurm-{os.getuid()}").iterdir()
+    assert (notes / "hosts-0-1").read_text() == "other.invalid\n"
+
+
 def test_replicas_that_share_nodes_tell_which_is_theirs(srun):
     text = script_of(Role("r", "", entrypoint="true", num_replicas=2))
     told = {"SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_NUM_NODES": "2", "SLURMD_NODENAME": "n-1"}
