@@ -63,6 +63,9 @@ class SlurmReplicaRequest:
     image: str = ""
     min_replicas: int | None = None
     """How few will do; ``None`` means ``num_replicas``."""
+    work_dir: str | None = ""
+    """Where the replicas run: a path, or empty for the directory of the job; ``None`` for the one
+    that the image of their container says."""
 
     @classmethod
     def from_role(
@@ -103,6 +106,7 @@ class SlurmReplicaRequest:
             role=role.name,
             image=role.image,
             min_replicas=role.min_replicas,
+            work_dir=None if container_image else "",
         )
 
     @property
@@ -170,11 +174,14 @@ def build_request(
     facts: Facts,
     builder: str = "dir",
     images_to_push: tuple[str, Any] | None = None,
+    work_dirs: Mapping[str, str] | None = None,
 ) -> SlurmBatchRequest:
     """The request of an app, which is left as it is. Costs per role, not per replica.
 
     Args:
-        builder: the workspace builder; with ``docker``, roles run in containers.
+        builder: the workspace builder; with ``docker``, roles run in containers, where their
+            workspaces are.
+        work_dirs: by the names of roles, those that run elsewhere than in the directory of the job.
 
     Raises:
         InvalidInput: if a value cannot be handed to Slurm as it is.
@@ -195,9 +202,12 @@ def build_request(
                 "of its own in letters, digits, `.`, `_` and `-`"
             )
             raise InvalidInput(msg)
-        replicas[name] = SlurmReplicaRequest.from_role(
+        request = SlurmReplicaRequest.from_role(
             name, filled, cfg, facts.nomem, str(image) if image else None
         )
+        if builder != "docker":
+            request.work_dir = (work_dirs or {}).get(role.name, "")
+        replicas[name] = request
     _warn_of_ranges(list(replicas.values()))
     cmd = ["sbatch", "--parsable"]
     for option in ("comment", "mail-user", "mail-type", "account"):

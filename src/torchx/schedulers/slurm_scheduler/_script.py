@@ -145,7 +145,7 @@ if [ "${{SLURM_STEP_NUM_TASKS-}}" != "${{SLURM_STEP_NUM_NODES-}}" ]; then # they
 fi
 trap : HUP INT QUIT TERM USR1 USR2 ALRM{signal}
 (
-set -- {command}
+{cd}set -- {command}
 export TORCHELASTIC_ERROR_FILE="$torchx_error"
 {exports}exec{env} "$@"
 ) </dev/null >"$torchx_log.out" 2>"$torchx_log.err"
@@ -291,12 +291,15 @@ def _step(index: int, replica: SlurmReplicaRequest, group: int | None) -> str:
     arguments = _step_arguments(replica)
     if group is not None:
         arguments.insert(0, f"--het-group={group}")
-    mounts = ""
+    contained = ""
     if "container-image" in replica.srun_opts:  # the logs are written from inside
         given = replica.srun_opts.get("container-mounts")
         arguments = [a for a in arguments if not a.startswith("--container-mounts=")]
-        mounts = ' --container-mounts="$PWD:$PWD"' + (shlex.quote(f",{given}") if given else "")
-    options = shlex.join(arguments) + mounts
+        contained = ' --container-mounts="$PWD:$PWD"' + (shlex.quote(f",{given}") if given else "")
+        if replica.work_dir is not None and "container-workdir" not in replica.srun_opts:
+            where = shlex.quote(replica.work_dir) if replica.work_dir else '"$PWD"'
+            contained += f" --container-workdir={where}"
+    options = shlex.join(arguments) + contained
     if replica.elastic:
         count = f'$(echo "${{torchx_at[{index}]}}" | grep -c .)'
         options = f'--ntasks="{count}" --ntasks-per-node=1 {options}'
@@ -341,9 +344,12 @@ def _task(index: int, replica: SlurmReplicaRequest) -> str:
         )
         raise InvalidInput(msg)
     env = f" env {' '.join(assigned)}" if assigned else ""
+    # into a container, srun brings its tasks itself
+    cd = replica.work_dir if "container-image" not in replica.srun_opts else None
     return _TASK.format(
         stem=safe_name(replica.role_name),
         index=index,
+        cd=f"cd -- {shlex.quote(cd)} || exit\n" if cd else "",
         command=command,
         exports="".join(exports),
         env=env,

@@ -233,6 +233,23 @@ def test_a_comment_with_line_breaks_stays_a_comment(srun):
     assert "\n#SBATCH --hold" not in text
 
 
+def test_a_role_runs_in_its_own_directory_and_its_files_stay_with_the_job(srun):
+    own = srun / "it's own"
+    own.mkdir()
+    (own / "run.sh").write_text("#!/bin/sh\npwd\necho $PWD\n")
+    (own / "run.sh").chmod(0o755)
+    role = Role("r", "", entrypoint="./run.sh")
+    work_dirs = {"r": str(own)}
+    request = build_request(AppDef("app", [role]), {}, Facts(), work_dirs=work_dirs)
+    run_script(request.materialize(), srun, code=0)
+    assert (srun / "slurm-77-r-0.out").read_text() == f"{own}\n{own}\n"
+    assert [p.name for p in own.iterdir()] == ["run.sh"]
+    (own / "run.sh").unlink()
+    own.rmdir()
+    assert run_script(request.materialize(), srun).returncode != 0
+    assert "it's own" in (srun / "slurm-77-r-0.err").read_text()
+
+
 # -- how it ends --------------------------------------------------------------------------------
 
 
@@ -416,3 +433,30 @@ def test_a_container_sees_the_directory_of_the_logs():
     text = script_of(role, container_image="nvcr.io#x/y:1", container_mounts="/d a:/d")
     assert "'--container-image=nvcr.io#x/y:1'" in text
     assert """--container-mounts="$PWD:$PWD"',/d a:/d'""" in text
+
+
+def test_a_container_starts_in_the_directory_of_the_job():
+    text = script_of(Role("r", "img", entrypoint="true"), container_image="nvcr.io#x/y:1")
+    assert ' --container-workdir="$PWD" ' in text
+    given = {"container_image": "i", "srun_args": "--container-workdir=/w"}
+    text = script_of(Role("r", "img", entrypoint="true"), **given)
+    assert " --container-workdir=/w " in text
+    assert text.count("workdir") == 1
+
+
+def test_a_container_starts_in_the_directory_of_its_role():
+    request = build_request(
+        AppDef("app", [Role("r", "/j d/r", entrypoint="true")]),
+        {"container_image": "i"},
+        Facts(),
+        work_dirs={"r": "/j d/r"},
+    )
+    assert " --container-workdir='/j d/r' " in request.materialize()
+    assert "cd --" not in request.materialize()
+
+
+def test_an_image_with_the_workspace_in_it_says_where_its_container_starts():
+    role = Role("r", "img", entrypoint="true")
+    text = build_request(AppDef("app", [role]), {}, Facts(), builder="docker").materialize()
+    assert "--container-image=img" in text
+    assert "workdir" not in text
