@@ -115,6 +115,17 @@ def test_a_replica_that_is_killed_is_told_by_its_signal(cluster: Cluster):
     assert (failed.exit_code, failed.reason) == (-11, "was killed by SIGSEGV")
 
 
+def test_a_replica_that_is_killed_is_named_and_not_one_that_leaves_with_it(cluster: Cluster):
+    script = (
+        "trap 'exit 1' TERM; [ $SLURM_PROCID = 1 ] || { sleep 1; kill -KILL $$; }; "
+        "while :; do sleep 0.1; done 2>/dev/null"
+    )
+    app_id, found = cluster.run(sh(script, num_replicas=2))
+    assert "replica 0 of role `r` was killed by SIGKILL" in found.msg
+    first = cluster.scheduler.failed_replicas(app_id)[0]
+    assert (first.replica, first.exit_code) == (0, -9)
+
+
 def test_a_restarted_job_keeps_the_logs_of_all_attempts(cluster: Cluster):
     role = sh("echo attempt $TORCHX_ATTEMPT; [ $TORCHX_ATTEMPT = 1 ]", max_retries=2)
     app_id = cluster.start(role)

@@ -219,3 +219,38 @@ def parse_args(tool: str, text: str | None) -> dict[str, str | None]:
             raise InvalidInput(msg)
         args[name] = value
     return args
+
+
+_GPU_COUNTS = frozenset(["gpus", "gpus-per-node", "gpus-per-socket", "gpus-per-task"])
+_RIVALS = {
+    "mem": frozenset(["mem-per-cpu", "mem-per-gpu"]),
+    "cpus-per-task": frozenset(["cpus-per-gpu"]),
+    "gpus-per-node": _GPU_COUNTS - {"gpus-per-node"},
+    "gpus-per-task": _GPU_COUNTS - {"gpus-per-task"},
+}
+"""What asks for the same in another way; Slurm refuses some of them together."""
+_GPU_IN_GRES = re.compile(r"(?:^|,)(?:gres[:/])?gpu(?:[:=,]|$)")
+
+
+def has_rival(name: str, given: Mapping[str, str | None]) -> bool:
+    """Whether free-form arguments ask in another way for what an option asks for.
+
+    >>> has_rival("mem", {"mem-per-cpu": "2G"}), has_rival("gpus-per-node", {"gres": "gpu:a100:2"})
+    (True, True)
+    """
+    by_gres = name.startswith("gpus") and _GPU_IN_GRES.search(given.get("gres") or "")
+    return bool(by_gres or _RIVALS[name] & given.keys())
+
+
+def signal_to_steps(signal: str) -> str:
+    """The value of ``--signal`` without ``B:``, which has the batch script get it, and only that.
+
+    Who writes such a script wants to pass the signal on to what runs in it; the generated one would
+    die of it before a replica hears anything.
+
+    >>> signal_to_steps("B:USR1@60"), signal_to_steps("RB:USR1"), signal_to_steps("USR1")
+    ('USR1@60', 'R:USR1', 'USR1')
+    """
+    flags, colon, rest = signal.rpartition(":")
+    flags = re.sub("b", "", flags, flags=re.IGNORECASE)
+    return f"{flags}{colon}{rest}" if flags else rest

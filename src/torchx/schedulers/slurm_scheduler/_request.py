@@ -9,7 +9,7 @@ from torchx.errors import InvalidInput, UnsupportedRequest
 from torchx.specs._macros import MacroPlan
 from torchx.specs.api import AppDef, BindMount, CfgVal, RetryPolicy, Role, macros
 
-from ._options import check_options, check_text, parse_args, unfit
+from ._options import check_options, check_text, has_rival, parse_args, signal_to_steps, unfit
 
 RANK0_ENV = "TORCHX_RANK0_HOST"
 GPUS_PER_NODE_SINCE = (24, 11)
@@ -403,43 +403,8 @@ def _sbatch_opts(
         opts["exclusive"] = None
     opts.update(given)
     if signal := opts.get("signal"):
-        opts["signal"] = _signal_to_steps(signal)
+        opts["signal"] = signal_to_steps(signal)
     return opts
-
-
-def _signal_to_steps(signal: str) -> str:
-    """The value of ``--signal`` without ``B:``, which has the batch script get it, and only that.
-
-    Who writes such a script wants to pass the signal on to what runs in it; the generated one would
-    die of it before a replica hears anything.
-
-    >>> _signal_to_steps("B:USR1@60"), _signal_to_steps("RB:USR1"), _signal_to_steps("USR1")
-    ('USR1@60', 'R:USR1', 'USR1')
-    """
-    flags, colon, rest = signal.rpartition(":")
-    flags = re.sub("b", "", flags, flags=re.IGNORECASE)
-    return f"{flags}{colon}{rest}" if flags else rest
-
-
-_GPU_COUNTS = frozenset(["gpus", "gpus-per-node", "gpus-per-socket", "gpus-per-task"])
-_RIVALS = {
-    "mem": frozenset(["mem-per-cpu", "mem-per-gpu"]),
-    "cpus-per-task": frozenset(["cpus-per-gpu"]),
-    "gpus-per-node": _GPU_COUNTS - {"gpus-per-node"},
-    "gpus-per-task": _GPU_COUNTS - {"gpus-per-task"},
-}
-"""What asks for the same in another way; Slurm refuses some of them together."""
-_GPU_IN_GRES = re.compile(r"(?:^|,)(?:gres[:/])?gpu(?:[:=,]|$)")
-
-
-def has_rival(name: str, given: Mapping[str, str | None]) -> bool:
-    """Whether free-form arguments ask in another way for what an option asks for.
-
-    >>> has_rival("mem", {"mem-per-cpu": "2G"}), has_rival("gpus-per-node", {"gres": "gpu:a100:2"})
-    (True, True)
-    """
-    by_gres = name.startswith("gpus") and _GPU_IN_GRES.search(given.get("gres") or "")
-    return bool(by_gres or _RIVALS[name] & given.keys())
 
 
 def _add_set(

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Sequence
 from torchx.errors import InvalidInput
 from torchx.version import __version__
 
-from ._request import SlurmBatchRequest, SlurmReplicaRequest, has_rival, quote_macros, safe_name
+from ._options import has_rival
+from ._request import SlurmBatchRequest, SlurmReplicaRequest, quote_macros, safe_name
 
 RECORD_DIR = ".torchx-slurm-"
 """In the working directory of a job, and followed by the number of the user, since several may
