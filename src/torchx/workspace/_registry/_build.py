@@ -144,7 +144,12 @@ def plan_image(
 def find_plan(image: str) -> Plan | None:
     """The plan for an image by digest, also one of another process; ``None`` if there is none."""
     repository, at, _ = image.partition("@")
-    kept = Cache().read("plans", _plan_name(image)) if at else None
+    if not at:
+        return None
+    try:
+        kept = Cache().read("plans", _plan_name(image))
+    except InvalidInput:  # there is no home directory
+        kept = None
     if kept is None:
         return None
     try:

@@ -9,20 +9,21 @@ from pathlib import Path
 from typing import BinaryIO
 
 from torchx.errors import BackendUnavailable, TorchXError
-from torchx.specs._home import TORCHX_HOME
+from torchx.specs._home import home_dir
 
 _KEEP_S = 30 * 24 * 3600
 """Files that were not used for so long are removed."""
 
 
 class Cache:
-    """Small files by kind and name, and layers."""
+    """Small files by kind and name, and layers; nothing is made before it is written.
+
+    Raises:
+        InvalidInput: if there is no home directory.
+    """
 
     def __init__(self, root: Path | None = None) -> None:
-        try:
-            self._root = root or TORCHX_HOME("cache", "images")
-        except OSError as err:
-            raise _not_written("cache/images below TORCHX_HOME", err) from None
+        self._root = root or Path(home_dir(), "cache", "images")
 
     def path(self, kind: str, name: str) -> Path:
         """Where a file of that kind is or would be."""

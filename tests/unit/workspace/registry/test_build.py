@@ -500,6 +500,25 @@ def test_a_plan_is_known_to_other_processes_until_it_is_pushed(
     registry.image("team/out", plan.tag)
 
 
+@pytest.mark.parametrize("home", ["/proc/nope", "/dev/null/x", None])
+def test_without_a_cache_there_is_no_plan(
+    monkeypatch: pytest.MonkeyPatch, home: str | None
+) -> None:
+    """Whoever runs an image that is there already needs none."""
+    if home:
+        monkeypatch.setenv("TORCHX_HOME", home)
+    else:
+        monkeypatch.delenv("TORCHX_HOME")
+        monkeypatch.delenv("HOME")
+        monkeypatch.setattr(os.path, "expanduser", lambda path: path)  # a user without an entry
+    assert find_plan(f"h.io/x@{digest_of(b'')}") is None
+
+
+def test_looking_for_a_plan_makes_no_folder() -> None:
+    assert find_plan(f"h.io/x@{digest_of(b'')}") is None
+    assert not Path(os.environ["TORCHX_HOME"]).exists()
+
+
 def test_a_cache_that_cannot_be_written_is_one_clear_line(
     registry: FakeRegistry, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
