@@ -15,7 +15,8 @@ from torchx._lazy_logger import get_logger
 from torchx.errors import BackendUnavailable, InvalidInput
 from torchx.specs.api import Workspace
 from torchx.version import __version__
-from torchx.workspace._registry._base import BaseImage, BaseTree, Node, fetch_base
+from torchx.workspace._registry._base import BaseImage, fetch_base
+from torchx.workspace._registry._base_tree import BaseTree, Node
 from torchx.workspace._registry._blobs import (
     Blob,
     BytesBlob,

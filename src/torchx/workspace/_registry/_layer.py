@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from torchx.errors import InvalidInput
-from torchx.workspace._registry._base import Node
+from torchx.workspace._registry._base_tree import Node
 from torchx.workspace._registry._blobs import FileBlob
 from torchx.workspace._registry._cache import Cache
 from torchx.workspace._tree import Entry, open_entry

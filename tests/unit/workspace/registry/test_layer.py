@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from torchx.errors import BackendUnavailable, InvalidInput, TorchXError
-from torchx.workspace._registry._base import Node
+from torchx.workspace._registry._base_tree import Node
 from torchx.workspace._registry._cache import Cache
 from torchx.workspace._registry._layer import Layer, make_layer
 from torchx.workspace._tree import Entry, scan
