@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from torchx.errors import InvalidInput, UnexpectedReply, UnsupportedRequest
+from torchx.workspace._registry._blobs import has_digest
 from torchx.workspace._registry._cache import Cache
 from torchx.workspace._registry._client import (
     DOCKER_INDEX,
@@ -68,7 +69,7 @@ def fetch_base(
         content = _image_manifest(manifest, str(reference))
         descriptor = content["config"]
         config = cache.read("configs", descriptor["digest"])
-        if config is None:
+        if config is None or not has_digest(descriptor["digest"], config):
             config = registry.get_blob(descriptor["digest"], _MAX_CONFIG)
             cache.write("configs", descriptor["digest"], config)
     _check_config(config, str(reference))
@@ -140,7 +141,8 @@ def _fetch_manifest(registry: Registry, version: str, cache: Cache) -> Manifest:
     kept = cache.read("manifests", version) if ":" in version else None
     if kept is not None:
         media_type, _, data = kept.partition(b"\n")
-        return Manifest(media_type.decode(), data)
+        if has_digest(version, data):
+            return Manifest(media_type.decode(), data)
     try:
         manifest = registry.get_manifest(version)
     except RefusedByRegistry as err:

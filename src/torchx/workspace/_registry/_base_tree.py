@@ -79,9 +79,9 @@ class BaseTree:
         return merged
 
     def _read(self, layer: Mapping[str, Any]) -> "_LayerTree":
-        kept = self._cache.read("trees", layer["digest"])
+        kept = _LayerTree.from_json(self._cache.read("trees", layer["digest"]) or b"")
         if kept is not None:
-            return _LayerTree.from_json(kept)
+            return kept
         if layer.get("urls"):  # not in the registry
             return _LayerTree()
         digest, size = layer["digest"], layer["size"]
@@ -116,9 +116,14 @@ class _LayerTree:
         return json.dumps([nodes, [*self.removed], [*self.emptied]]).encode()
 
     @classmethod
-    def from_json(cls, text: bytes) -> "_LayerTree":
-        nodes, removed, emptied = json.loads(text)
-        return cls({p: Node(*n) for p, n in nodes.items()}, frozenset(removed), frozenset(emptied))
+    def from_json(cls, text: bytes) -> "_LayerTree | None":
+        """Reads what ``to_json`` wrote; ``None`` if it is damaged."""
+        try:
+            nodes, removed, emptied = json.loads(text)
+            read = {path: Node(*node) for path, node in nodes.items()}
+            return cls(read, frozenset(removed), frozenset(emptied))
+        except (ValueError, TypeError, AttributeError):
+            return None
 
 
 def _read_layer(blob: BinaryIO, layer: Mapping[str, Any]) -> _LayerTree:

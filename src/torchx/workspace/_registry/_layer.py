@@ -199,7 +199,7 @@ class _Last:
             layer = Layer(FileBlob(path, kept["digest"], kept["size"]), kept["diff_id"])
             pieces = [(key, offset, length) for key, offset, length in kept["pieces"]]
             older = [str(digest) for digest in kept["older"]]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, AttributeError):
             return cls(Layer(FileBlob("", "", -1), ""), [], {}, [])
         places = {key: (offset, length) for key, offset, length in pieces if key}
         return cls(layer, [key for key, _, _ in pieces], places, older)

@@ -528,11 +528,28 @@ def test_a_cache_that_cannot_be_written_is_one_clear_line(
         append(registry, workspace)
 
 
-def test_a_broken_cache_is_no_obstacle(registry: FakeRegistry, workspace: Path) -> None:
+def test_a_deleted_cache_is_no_obstacle(registry: FakeRegistry, workspace: Path) -> None:
     registry.add_image()
     first = append(registry, workspace)
     shutil.rmtree(Path(os.environ["TORCHX_HOME"]) / "cache")
     assert append(registry, workspace) == first
+
+
+@pytest.mark.parametrize("kind", ["manifests", "configs", "trees", "slots"])
+@pytest.mark.parametrize("damage", [b"", b"null", b"[1, 2, 3]", b'{"digest": 1}', b"\xff", "cut"])
+def test_a_damaged_cache_is_made_anew(
+    registry: FakeRegistry, workspace: Path, kind: str, damage: bytes | str
+) -> None:
+    registry.add_image(layers=[tar_of({"app/": (0o700, 7, 8)})], settings={"WorkingDir": "/app"})
+    first = append(registry, workspace)
+    files = [*(Path(os.environ["TORCHX_HOME"]) / "cache/images" / kind).iterdir()]
+    whole = {path: path.read_bytes() for path in files}
+    assert whole
+    for path, data in whole.items():
+        path.write_bytes(data[: len(data) // 2] if isinstance(damage, str) else damage)
+    assert append(registry, workspace) == first
+    if kind != "slots":  # which has times
+        assert {path: path.read_bytes() for path in files} == whole
 
 
 def test_secrets_are_neither_logged_nor_shown(
