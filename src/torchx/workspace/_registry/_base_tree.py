@@ -5,9 +5,9 @@ import json
 import posixpath
 import tarfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from torchx._lazy_logger import get_logger
 from torchx.errors import UnexpectedReply
@@ -15,18 +15,18 @@ from torchx.workspace._registry._base import BaseImage
 from torchx.workspace._registry._cache import Cache
 from torchx.workspace._registry._client import Registry
 from torchx.workspace._registry._http import Retries
+from torchx.workspace._tree import size_text
 
 _READ_ALWAYS = 4 << 20
-"""Layers up to this size are read for their directories; larger ones only if needed."""
+"""Layers up to this size are read for what is in them; larger ones only if needed."""
 _READ_FIRST = 256 << 20
 """The same for the first layer, which holds the base system."""
 
 logger = get_logger(__name__)
 
 
-@dataclass(frozen=True)
-class Node:
-    """What an image has at a path.
+class Node(NamedTuple):
+    """What an image has at a path; a tuple, as large images have hundreds of thousands.
 
     Args:
         kind: ``dir``, ``link``, or ``file`` for everything else.
@@ -41,10 +41,10 @@ class Node:
 
 
 class BaseTree:
-    """Directories and links of a base image, read from as few layers as answer the question.
+    """What is in a base image, read from as few layers as answer the question.
 
-    The first layer and small ones are always read. A larger one is read if a directory in
-    question is in none of them.
+    The first layer and small ones are always read. A larger one is read if what it has may be the
+    answer: a directory's mode and owner are those of the highest layer that has it.
     """
 
     def __init__(self, base: BaseImage, cache: Cache, retries: Retries | None = None) -> None:
@@ -55,28 +55,37 @@ class BaseTree:
         for number, layer in enumerate(base.layers):
             limit = _READ_ALWAYS if number else _READ_FIRST
             self._layers.append(self._read(layer) if layer["size"] <= limit else None)
-        self._merged = self._merge()
+
+    @property
+    def unread_bytes(self) -> int:
+        """Compressed size of the layers that were not read."""
+        pairs = zip(self._base.layers, self._layers, strict=True)
+        return sum(layer["size"] for layer, tree in pairs if tree is None)
 
     def known(self, path: str) -> Node | None:
-        """What is at a path relative to the root, as far as layers were read."""
-        return self._merged.get(path)
+        """What is at a path relative to the root, as far as layers were read.
+
+        One that was not may have removed or replaced it: ``find`` knows.
+        """
+        read = [tree for tree in reversed(self._layers) if tree is not None]
+        if not any(path in tree.nodes for tree in read):  # as most of a workspace is not
+            return None
+        return _look_up(path, read)
 
     def find(self, path: str) -> Node | None:
-        """What is at a path relative to the root; ``None`` if nothing is there."""
-        while path not in self._merged and None in self._layers:
-            number = max(i for i, tree in enumerate(self._layers) if tree is None)
-            self._layers[number] = self._read(self._base.layers[number])
-            self._merged = self._merge()
-        return self._merged.get(path)
+        """What is at a path relative to the root; ``None`` if nothing is there.
 
-    def _merge(self) -> dict[str, Node]:
-        merged: dict[str, Node] = {}
-        for tree in self._layers:
-            if tree is not None:
-                if tree.removed or tree.emptied:
-                    merged = {p: n for p, n in merged.items() if not tree.hides(p)}
-                merged.update(tree.nodes)
-        return merged
+        Raises:
+            BackendUnavailable: if the registry cannot be reached, or stays busy.
+            UnsupportedRequest: if a layer cannot be decompressed here.
+        """
+        return _look_up(path, map(self._layer, reversed(range(len(self._layers)))))
+
+    def _layer(self, number: int) -> "_LayerTree":
+        tree = self._layers[number]
+        if tree is None:
+            tree = self._layers[number] = self._read(self._base.layers[number])
+        return tree
 
     def _read(self, layer: Mapping[str, Any]) -> "_LayerTree":
         kept = _LayerTree.from_json(self._cache.read("trees", layer["digest"]) or b"")
@@ -85,11 +94,20 @@ class BaseTree:
         if layer.get("urls"):  # not in the registry
             return _LayerTree()
         digest, size = layer["digest"], layer["size"]
-        logger.info("reading which directories are in layer `%s` (%d bytes)", digest, size)
+        logger.info("reading what is in layer `%s` (%s)", digest, size_text(size))
         with Registry(self._base.reference.repository, retries=self._retries) as registry:
             tree = registry.read_blob(digest, lambda blob: _read_layer(blob, layer))
         self._cache.write("trees", digest, tree.to_json())
         return tree
+
+
+def _look_up(path: str, layers: "Iterable[_LayerTree]") -> Node | None:
+    """What is at a path; of the layers, highest first, no more are taken than tell."""
+    for tree in layers:
+        node = tree.nodes.get(path)
+        if node is not None or tree.hides(path):
+            return node
+    return None
 
 
 @dataclass(frozen=True)
@@ -109,11 +127,13 @@ class _LayerTree:
             folder = posixpath.dirname(folder)
             if folder in self.removed or folder in self.emptied:
                 return True
+            node = self.nodes.get(folder)
+            if node is not None and node.kind != "dir":
+                return True
         return False
 
     def to_json(self) -> bytes:
-        nodes = {p: [n.kind, n.mode, n.uid, n.gid, n.target] for p, n in self.nodes.items()}
-        return json.dumps([nodes, [*self.removed], [*self.emptied]]).encode()
+        return json.dumps([self.nodes, [*self.removed], [*self.emptied]]).encode()
 
     @classmethod
     def from_json(cls, text: bytes) -> "_LayerTree | None":

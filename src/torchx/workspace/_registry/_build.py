@@ -224,18 +224,34 @@ def check_fit(entries: Sequence[Entry], tree: BaseTree, prefix: str, image: str)
     """Raises ``InvalidInput`` if a directory would replace something else, or the reverse.
 
     The image could be useless then: a directory ``bin`` in the place of a link hides every program.
+    What only unread layers have is not noticed, which is said: to read gigabytes would take longer
+    than all the rest.
     """
     for entry in entries:
-        there = tree.known(prefix + entry.path)
-        if there is None or (there.kind == "dir") == (entry.kind == "dir"):
+        path = prefix + entry.path
+        if _fits(entry, tree.known(path)):
+            continue
+        there = tree.find(path)
+        if there is None or _fits(entry, there):
             continue
         has = f"a link to `{there.target}`" if there.kind == "link" else f"a {there.kind}"
         msg = (
             f"`{entry.path}` of the workspace is a {entry.kind}, but the image `{image}` has"
-            f" {has.replace('a dir', 'a directory')} at `/{prefix}{entry.path}`; set a WORKDIR of"
+            f" {has.replace('a dir', 'a directory')} at `/{path}`; set a WORKDIR of"
             " its own in the image, or leave it out with a line in `.torchxignore`"
         )
         raise InvalidInput(msg.replace("is a dir,", "is a directory,"))
+    if tree.unread_bytes:
+        logger.info(
+            "layers of `%s` with %s were not read: whether the workspace replaces a directory or"
+            " link that only they have is not known",
+            image,
+            size_text(tree.unread_bytes),
+        )
+
+
+def _fits(entry: Entry, there: Node | None) -> bool:
+    return there is None or (there.kind == "dir") == (entry.kind == "dir")
 
 
 def add_to_config(config: bytes, diff_id: str) -> bytes:

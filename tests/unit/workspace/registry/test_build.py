@@ -257,23 +257,78 @@ def test_the_workspace_goes_where_the_image_works(registry: FakeRegistry, worksp
     assert (me.mode, me.uid, me.gid) == (0o750, 1000, 1002)
 
 
-def test_a_large_layer_is_read_only_if_the_directory_is_nowhere_else(
+def large(content: dict[str, Any]) -> bytes:
+    """A layer that is too large to be read without need."""
+    return tar_of({**content, "large": os.urandom(5 << 20)})
+
+
+def test_a_large_layer_is_read_only_if_it_may_have_the_directory(
     registry: FakeRegistry, workspace: Path
 ) -> None:
-    large = tar_of({"opt/": 0o700, "opt/model": os.urandom(5 << 20)})
-    registry.add_image(tag="1", layers=[tar_of({"srv/": 0o701}), large])
-    registry.add_image(
-        tag="2", layers=[tar_of({"srv/": 0o701}), large], settings={"WorkingDir": "/srv"}
-    )
-    registry.add_image(
-        tag="3", layers=[tar_of({"srv/": 0o701}), large], settings={"WorkingDir": "/opt"}
-    )
-    blob = digest_of(gzip.compress(large, mtime=0))
-    for tag, read in (("1", 0), ("2", 0), ("3", 1), ("3", 1)):
+    layers = [tar_of({"srv/": 0o701}), large({"opt/": 0o700}), tar_of({"app/": 0o702})]
+    blob = digest_of(gzip.compress(layers[1], mtime=0))
+    read = {"/": 0, "/app": 0, "/srv": 1, "/opt": 1}  # and never again
+    for tag, (working_dir, count) in enumerate(read.items()):
+        registry.add_image(tag=str(tag), layers=layers, settings={"WorkingDir": working_dir})
         digest = append(registry, workspace, f"team/base:{tag}")
-        assert len(registry.did("GET", blob)) == read
+        assert len(registry.did("GET", blob)) == count
     with registry.top_layer("team/out", digest) as tar:
         assert tar.getmember("opt").mode == 0o700
+
+
+@pytest.mark.parametrize(
+    ("layers", "working_dir", "expected"),
+    [
+        ([{"app/": 0o755}, {"app/": (0o700, 1000, 1001)}], "/app", ("app", 0o700, 1000, 1001)),
+        ([{"app/": (0o700, 5, 6)}, {".wh.app": b""}], "/app", ("app", 0o755, 0, 0)),
+        ([{"srv/": 0o755}, {"app": "-> srv"}], "/app/x", ("srv/x", 0o755, 0, 0)),
+        ([{"app/": 0o711}, {"app/": 0o700}, {"app/": 0o750}], "/app", ("app", 0o750, 0, 0)),
+        (
+            [{"a/": 0o755, "a/b/": (0o700, 5, 6)}, {"a": b"file"}, {"a/": 0o755}],
+            *("/a/b", ("a/b", 0o755, 0, 0)),
+        ),
+    ],
+)
+def test_a_directory_is_what_the_highest_layer_makes_of_it_however_large(
+    registry: FakeRegistry,
+    workspace: Path,
+    layers: list[dict[str, Any]],
+    working_dir: str,
+    expected: tuple[str, int, int, int],
+) -> None:
+    first, *others = layers
+    registry.add_image(
+        layers=[tar_of(first), *map(large, others)], settings={"WorkingDir": working_dir}
+    )
+    with registry.top_layer("team/out", append(registry, workspace)) as tar:
+        place = tar.getmember(expected[0])
+    assert (place.name, place.mode, place.uid, place.gid) == expected
+
+
+def test_what_is_in_a_large_layer_is_not_replaced_where_it_was_read(
+    registry: FakeRegistry, workspace: Path
+) -> None:
+    layers = [tar_of({"app/": 0o755}), large({"app/pkg": "-> /srv"})]
+    registry.add_image(layers=layers, settings={"WorkingDir": "/app"})
+    with pytest.raises(InvalidInput, match="has a link to `/srv` at `/app/pkg`"):
+        append(registry, workspace)
+
+
+def test_what_was_not_read_is_said(
+    registry: FakeRegistry, workspace: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    registry.add_image(layers=[tar_of({"etc/": 0o755}), large({"pkg": "-> srv"})])
+    caplog.set_level(logging.INFO)
+    append(registry, workspace)
+    assert "with 5.0 MiB were not read: whether the workspace replaces" in caplog.text
+
+
+def test_what_a_large_layer_removed_is_not_in_the_way(
+    registry: FakeRegistry, workspace: Path
+) -> None:
+    layers = [tar_of({"pkg": "-> srv"}), large({".wh.pkg": b"", "pkg/": 0o755})]
+    registry.add_image(layers=layers)
+    append(registry, workspace)
 
 
 @pytest.mark.parametrize(
