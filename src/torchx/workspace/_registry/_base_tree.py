@@ -5,12 +5,12 @@ import json
 import posixpath
 import tarfile
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, NamedTuple
 
 from torchx._lazy_logger import get_logger
-from torchx.errors import UnexpectedReply
+from torchx.errors import UnexpectedReply, UnsupportedRequest
 from torchx.workspace._registry._base import BaseImage
 from torchx.workspace._registry._cache import Cache
 from torchx.workspace._registry._client import Registry
@@ -21,6 +21,9 @@ _READ_ALWAYS = 4 << 20
 """Layers up to this size are read for what is in them; larger ones only if needed."""
 _READ_FIRST = 256 << 20
 """The same for the first layer, which holds the base system."""
+
+_DAMAGED = (tarfile.TarError, EOFError)
+"""What reading an archive raises if it is damaged, whatever its compression."""
 
 logger = get_logger(__name__)
 
@@ -94,9 +97,11 @@ class BaseTree:
         if layer.get("urls"):  # not in the registry
             return _LayerTree()
         digest, size = layer["digest"], layer["size"]
+        what = f"layer `{digest}` of `{self._base.reference}`"
+        compression = _compression(layer["mediaType"], what)
         logger.info("reading what is in layer `%s` (%s)", digest, size_text(size))
         with Registry(self._base.reference.repository, retries=self._retries) as registry:
-            tree = registry.read_blob(digest, lambda blob: _read_layer(blob, layer))
+            tree = registry.read_blob(digest, lambda blob: _read_layer(blob, digest, compression))
         self._cache.write("trees", digest, tree.to_json())
         return tree
 
@@ -146,20 +151,25 @@ class _LayerTree:
             return None
 
 
-def _read_layer(blob: BinaryIO, layer: Mapping[str, Any]) -> _LayerTree:
-    """What is in one layer; nothing if this Python does not know its compression."""
-    stream = _decompressed(blob, layer["mediaType"])
-    if stream is None:
-        logger.warning(
-            "layer `%s` is compressed with zstd, which this Python cannot read: what it does to"
-            " the image's directories is not known (pip install zstandard)",
-            layer["digest"],
-        )
-        return _LayerTree()
+@dataclass(frozen=True)
+class _Compression:
+    """How to read an archive.
+
+    Args:
+        open: gives a reader of what was compressed.
+        damaged: what reading raises if the layer is damaged.
+    """
+
+    open: Callable[[BinaryIO], Any]
+    damaged: tuple[type[Exception], ...] = _DAMAGED
+
+
+def _read_layer(blob: BinaryIO, digest: str, compression: _Compression) -> _LayerTree:
+    """What is in one layer."""
     nodes: dict[str, Node] = {}
     removed, emptied = set(), set()
     try:
-        with tarfile.open(fileobj=stream, mode="r|") as tar:
+        with tarfile.open(fileobj=compression.open(blob), mode="r|") as tar:
             for member in tar:
                 path = posixpath.normpath(posixpath.join("/", member.name)).lstrip("/")
                 folder, name = posixpath.split(path)
@@ -170,8 +180,8 @@ def _read_layer(blob: BinaryIO, layer: Mapping[str, Any]) -> _LayerTree:
                 else:
                     nodes[path] = _node(member)
                 tar.members.clear()  # type: ignore[attr-defined]  # it would keep them all
-    except (tarfile.TarError, zlib.error, gzip.BadGzipFile, EOFError) as err:
-        raise UnexpectedReply(f"layer {layer['digest']}", str(err)) from None
+    except compression.damaged as err:
+        raise UnexpectedReply(f"layer {digest}", str(err)) from None
     return _LayerTree(nodes, frozenset(removed), frozenset(emptied))
 
 
@@ -183,20 +193,34 @@ def _node(member: tarfile.TarInfo) -> Node:
     return Node("file")
 
 
-def _decompressed(blob: BinaryIO, media_type: str) -> Any:
-    """A reader of the archive; ``None`` where Python cannot decompress it."""
+def _compression(media_type: str, what: str) -> _Compression:
+    """How a layer is compressed.
+
+    Raises:
+        UnsupportedRequest: if this Python cannot decompress it.
+    """
     if media_type.endswith("tar"):
-        return blob
+        return _Compression(lambda blob: blob)
     if not media_type.endswith("zstd"):
-        return gzip.GzipFile(fileobj=blob)  # which reads all members; `tarfile` only the first
+        # it reads all members; `tarfile` only the first
+        errors = (*_DAMAGED, zlib.error, gzip.BadGzipFile)
+        return _Compression(lambda blob: gzip.GzipFile(fileobj=blob), errors)
     import importlib
 
     try:
-        return importlib.import_module("compression.zstd").ZstdFile(blob)  # Python 3.14
+        zstd = importlib.import_module("compression.zstd")  # Python 3.14
+        return _Compression(zstd.ZstdFile, (*_DAMAGED, zstd.ZstdError))
     except ImportError:
         pass
     try:
-        zstandard = importlib.import_module("zstandard")
-        return zstandard.ZstdDecompressor().stream_reader(blob, read_across_frames=True)
+        zstd = importlib.import_module("zstandard")
     except ImportError:
-        return None
+        msg = (
+            f"{what} is compressed with zstd, which this Python cannot read; install it with: pip"
+            " install 'torchx[zstd]', or build with image_builder=docker"
+        )
+        raise UnsupportedRequest(msg) from None
+    reader = zstd.ZstdDecompressor().stream_reader
+    return _Compression(
+        lambda blob: reader(blob, read_across_frames=True), (*_DAMAGED, zstd.ZstdError)
+    )

@@ -5,6 +5,7 @@ import json
 import logging
 import os
 import shutil
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -181,19 +182,51 @@ def test_layers_that_are_fetched_from_elsewhere_stay_there(
     assert json.loads(registry.manifests["team/out", out][1])["layers"][0] == foreign
 
 
-@pytest.mark.parametrize("compression", ["none", "zstd"])
-def test_base_layers_of_other_compressions_are_left_alone(
-    registry: FakeRegistry, workspace: Path, compression: str, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("compression", ["none", "gzip", "zstd"])
+def test_base_layers_of_any_compression_are_read_and_left_alone(
+    registry: FakeRegistry, workspace: Path, compression: str
 ) -> None:
-    layer = (
-        tar_of({"srv/": 0o700}) if compression == "none" else b"\x28\xb5\x2f\xfd\x04\x00\x01\0\0"
-    )
-    registry.add_image(
-        oci=True, layers=[layer], compression=compression, settings={"WorkingDir": "/srv"}
+    layers = [tar_of({"srv/": 0o755}), tar_of({"srv/": (0o700, 5, 6), "srv/f": os.urandom(3000)})]
+    base = registry.add_image(
+        oci=True, layers=layers, compression=compression, settings={"WorkingDir": "/srv"}
     )
     digest = append(registry, workspace)
     with registry.top_layer("team/out", digest) as tar:
-        assert tar.getmember("srv").mode == (0o700 if compression == "none" else 0o755)
+        srv = tar.getmember("srv")
+    assert (srv.mode, srv.uid, srv.gid) == (0o700, 5, 6)
+    before = registry.image("team/base", base)[0]["layers"]
+    assert registry.image("team/out", digest)[0]["layers"][:-1] == before
+
+
+@pytest.mark.parametrize("compression", ["gzip", "zstd"])
+@pytest.mark.parametrize("content", [b"", b"garbage", None])
+def test_a_layer_that_is_damaged_is_named(
+    registry: FakeRegistry, workspace: Path, compression: str, content: bytes | None
+) -> None:
+    base = registry.add_image(oci=True, layers=[tar_of({"f": b"x"})], compression=compression)
+    layer = registry.image("team/base", base)[0]["layers"][0]["digest"]
+    blobs = registry.blobs["team/base"]
+    blobs[layer] = blobs[layer][:40] if content is None else content
+    with pytest.raises(UnexpectedReply, match=layer):
+        append(registry, workspace)
+
+
+def test_without_zstd_such_a_layer_is_refused_until_it_is_installed(
+    registry: FakeRegistry, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layer = tar_of({"srv/": (0o700, 5, 6)})
+    registry.add_image(
+        oci=True, layers=[layer], compression="zstd", settings={"WorkingDir": "/srv"}
+    )
+    with monkeypatch.context() as without:
+        for name in ("zstandard", "compression.zstd"):
+            without.setitem(sys.modules, name, None)
+        for _ in range(2):
+            with pytest.raises(UnsupportedRequest, match=r"torchx\[zstd\]") as caught:
+                append(registry, workspace)
+            assert f"{registry.host}/team/base:1" in str(caught.value)
+    with registry.top_layer("team/out", append(registry, workspace)) as tar:
+        assert tar.getmember("srv").mode == 0o700
 
 
 def index_of(*images: tuple[str, str]) -> dict[str, Any]:
