@@ -122,6 +122,7 @@ def plan_image(
         BackendUnavailable: if the registry cannot be reached, or the layer cannot be written.
         UnreadableWorkspace: if a file cannot be read.
     """
+    check_names(entries)
     cache = Cache()
     tree = BaseTree(base, cache, retries)
     into = find_place(tree, base.working_dir, str(base.reference))
@@ -182,6 +183,21 @@ def _plan_to_json(plan: Plan) -> bytes:
         "layer": [plan.layer.path, plan.layer.digest, plan.layer.size],
     }
     return json.dumps(content).encode()
+
+
+def check_names(entries: Sequence[Entry]) -> None:
+    """Raises ``InvalidInput`` if a layer would take a file for an order to remove others.
+
+    https://github.com/opencontainers/image-spec/blob/main/layer.md#whiteouts
+    """
+    for entry in entries:
+        if "/.wh." in f"/{entry.path}":
+            msg = (
+                f"`{entry.path}` of the workspace cannot be part of an image: names that begin with"
+                " `.wh.` remove files of the layers below; rename it, or leave it out with a line"
+                " in `.torchxignore`"
+            )
+            raise InvalidInput(msg)
 
 
 def find_place(tree: BaseTree, working_dir: str, image: str) -> list[tuple[str, Node]]:

@@ -422,6 +422,20 @@ def test_a_workspace_does_not_replace_directories_of_the_image(
     assert not registry.did("POST")
 
 
+@pytest.mark.parametrize("name", [".wh.etc", ".wh..wh..opq", "pkg/.wh.x", ".wh.dir/file"])
+def test_a_workspace_does_not_remove_files_of_the_image(
+    registry: FakeRegistry, workspace: Path, name: str
+) -> None:
+    """In a layer, `.wh.etc` stands for the removal of `etc`."""
+    registry.add_image()
+    (workspace / name).parent.mkdir(exist_ok=True)
+    (workspace / name).touch()
+    with pytest.raises(InvalidInput, match=r"`\.wh\.` remove files") as caught:
+        append(registry, workspace)
+    assert f"`{name.removesuffix('/file')}`" in str(caught.value)
+    assert not registry.did("POST")
+
+
 def test_images_that_only_a_builder_can_build_on_are_refused(
     registry: FakeRegistry, workspace: Path
 ) -> None:
