@@ -13,7 +13,7 @@ from torchx.workspace._tree import Entry, announce, scan
 from torchx.workspace.api import WorkspaceMixin
 
 if TYPE_CHECKING:
-    from torchx.workspace._registry._build import Plan
+    from torchx.workspace._registry._plan import Plan
 
 __all__ = ["DEFAULT_DOCKERFILE", "TORCHX_DOCKERFILE", "DockerWorkspaceMixin", "print_push_events"]
 
@@ -296,7 +296,7 @@ class DockerWorkspaceMixin(WorkspaceMixin[dict[str, tuple[str, str]]]):
         """The plan of an image that was built, by this or another process, and not pushed yet."""
         if image in self.__plans or "@" not in image:
             return self.__plans.get(image)
-        from torchx.workspace._registry._build import find_plan
+        from torchx.workspace._registry._plan import find_plan
 
         return find_plan(image)
 

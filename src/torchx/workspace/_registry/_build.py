@@ -6,9 +6,8 @@ import os
 import posixpath
 import stat
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from dataclasses import dataclass
 from typing import Any
 
 from torchx._lazy_logger import get_logger
@@ -28,6 +27,7 @@ from torchx.workspace._registry._cache import Cache
 from torchx.workspace._registry._client import OCI_MANIFEST, Manifest, Registry
 from torchx.workspace._registry._http import RefusedByRegistry, Retries
 from torchx.workspace._registry._layer import Layer, make_layer
+from torchx.workspace._registry._plan import Plan, forget_plan, keep_plan
 from torchx.workspace._registry._reference import parse_reference, parse_repository
 from torchx.workspace._tree import Entry, scan, size_text
 
@@ -41,35 +41,6 @@ _MAX_LINKS = 40
 _PARALLEL = 4
 
 logger = get_logger(__name__)
-
-
-@dataclass(frozen=True)
-class Plan:
-    """An image that is not in the registry yet, with all that is needed to put it there.
-
-    Args:
-        repository: where it goes.
-        base: the image whose layers it has, as a reference.
-        layers: descriptors of these layers.
-        layer: the workspace.
-    """
-
-    repository: str
-    base: str
-    manifest: Manifest
-    config: bytes
-    layers: tuple[Mapping[str, Any], ...]
-    layer: FileBlob
-
-    @property
-    def tag(self) -> str:
-        """Name of the image in the repository: its id, as Docker knows it."""
-        return digest_of(self.config).partition(":")[2]
-
-    @property
-    def image(self) -> str:
-        """Name of exactly this image, to run it by."""
-        return f"{self.repository}@{self.manifest.digest}"
 
 
 def append_workspace(
@@ -139,50 +110,8 @@ def plan_image(
         layers=base.layers,
         layer=layer.blob,
     )
-    cache.write("plans", _plan_name(plan.image), _plan_to_json(plan))
+    keep_plan(plan, cache)
     return plan
-
-
-def find_plan(image: str) -> Plan | None:
-    """The plan for an image by digest, also one of another process; ``None`` if there is none."""
-    repository, at, _ = image.partition("@")
-    if not at:
-        return None
-    try:
-        kept = Cache().read("plans", _plan_name(image))
-    except InvalidInput:  # there is no home directory
-        kept = None
-    if kept is None:
-        return None
-    try:
-        content = json.loads(kept)
-        plan = Plan(
-            repository=repository,
-            base=content["base"],
-            manifest=Manifest(content["media_type"], content["manifest"].encode()),
-            config=content["config"].encode(),
-            layers=tuple(content["layers"]),
-            layer=FileBlob(*content["layer"]),
-        )
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return None
-    return plan if plan.image == image else None
-
-
-def _plan_name(image: str) -> str:
-    return hashlib.sha256(image.encode()).hexdigest()
-
-
-def _plan_to_json(plan: Plan) -> bytes:
-    content = {
-        "base": plan.base,
-        "media_type": plan.manifest.media_type,
-        "manifest": plan.manifest.data.decode(),
-        "config": plan.config.decode(),
-        "layers": plan.layers,
-        "layer": [plan.layer.path, plan.layer.digest, plan.layer.size],
-    }
-    return json.dumps(content).encode()
 
 
 def check_names(entries: Sequence[Entry]) -> None:
@@ -327,7 +256,7 @@ def push_image(plan: Plan, retries: Retries | None = None) -> None:
         Registry(base, retries=retries) as source,
     ):
         if registry.find_manifest(plan.tag) == plan.manifest.digest:
-            Cache().remove("plans", _plan_name(plan.image))
+            forget_plan(plan)
             logger.info("image `%s` is in the registry", plan.image)
             return
         blobs: dict[str, Blob] = {}
@@ -350,7 +279,7 @@ def push_image(plan: Plan, retries: Retries | None = None) -> None:
                 pool.shutdown(cancel_futures=True)
                 raise
         registry.put_manifest(plan.tag, plan.manifest)
-    Cache().remove("plans", _plan_name(plan.image))
+    forget_plan(plan)
     logger.info("pushed image `%s`", plan.image)
 
 

@@ -36,6 +36,15 @@ class Cache:
         except OSError:
             return None
 
+    def read_recent(self, kind: str, age_s: float) -> Iterator[bytes]:
+        """The content of all files of a kind that were written in the last ``age_s`` seconds."""
+        limit = time.time() - age_s
+        with contextlib.suppress(OSError), os.scandir(self._root / kind) as entries:
+            for entry in entries:
+                with contextlib.suppress(OSError):
+                    if entry.stat().st_mtime >= limit:
+                        yield Path(entry.path).read_bytes()
+
     def write(self, kind: str, name: str, data: bytes) -> None:
         """Keeps the content, whole or not at all.
 

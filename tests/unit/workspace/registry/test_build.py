@@ -23,13 +23,12 @@ from torchx.errors import (
 from torchx.version import __version__
 from torchx.workspace._registry._base import this_platform
 from torchx.workspace._registry._build import (
-    Plan,
     append_workspace,
     find_base,
-    find_plan,
     plan_image,
     push_image,
 )
+from torchx.workspace._registry._plan import Plan, find_plan
 from torchx.workspace._tree import scan
 
 from .conftest import AT_ONCE
@@ -600,6 +599,32 @@ def test_a_plan_is_known_to_other_processes_until_it_is_pushed(
     push_image(plan, AT_ONCE)
     assert find_plan(plan.image) is None
     registry.image("team/out", plan.tag)
+
+
+def test_what_was_planned_can_be_pushed_after_many_other_plans(
+    registry: FakeRegistry, workspace: Path
+) -> None:
+    registry.add_image()
+    out = f"{registry.host}/team/out"
+    base = find_base(f"{registry.host}/team/base:1", AT_ONCE)
+    cache = Path(os.environ["TORCHX_HOME"]) / "cache/images"
+
+    def plan(number: int) -> Plan:
+        (workspace / "main.py").write_text(str(number))
+        return plan_image(base, str(workspace), scan(str(workspace)), out, AT_ONCE)
+
+    plans = [plan(number) for number in range(6)]
+    for planned in plans:
+        push_image(planned, AT_ONCE)
+        registry.image("team/out", planned.tag)
+    plan(6)
+    assert len([*(cache / "layers").iterdir()]) == 3
+    plans = [plan(number) for number in range(7, 12)]
+    assert len([*(cache / "layers").iterdir()]) == 3 + 3
+    for path in (cache / "plans").iterdir():  # as if nobody had wanted these for long
+        os.utime(path, (time.time() - 8 * 24 * 3600,) * 2)
+    plan(12)
+    assert len([*(cache / "layers").iterdir()]) == 3
 
 
 @pytest.mark.parametrize("home", ["/proc/nope", "/dev/null/x", None])
