@@ -93,6 +93,7 @@ class BaseTree:
     def _read(self, layer: Mapping[str, Any]) -> "_LayerTree":
         kept = _LayerTree.from_json(self._cache.read("trees", layer["digest"]) or b"")
         if kept is not None:
+            self._cache.touch("trees", layer["digest"])  # gigabytes may have been read for it
             return kept
         if layer.get("urls"):  # not in the registry
             return _LayerTree()

@@ -308,6 +308,18 @@ def test_a_large_layer_is_read_only_if_it_may_have_the_directory(
         assert tar.getmember("opt").mode == 0o700
 
 
+def test_what_is_known_of_a_layer_is_kept_as_long_as_it_is_used(
+    registry: FakeRegistry, workspace: Path
+) -> None:
+    registry.add_image(layers=[tar_of({"srv/": 0o701})], settings={"WorkingDir": "/srv"})
+    append(registry, workspace)
+    (tree,) = (Path(os.environ["TORCHX_HOME"]) / "cache/images/trees").iterdir()
+    os.utime(tree, (time.time() - 31 * 24 * 3600,) * 2)
+    (workspace / "main.py").write_text("changed")
+    append(registry, workspace)
+    assert tree.exists()
+
+
 @pytest.mark.parametrize(
     ("layers", "working_dir", "expected"),
     [
