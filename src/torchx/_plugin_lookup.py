@@ -2,6 +2,7 @@
 
 import os
 import sys
+import threading
 
 TYPE_CHECKING = False  # see `torchx/__init__.py`
 if TYPE_CHECKING:
@@ -15,6 +16,10 @@ _GROUPS = {
     "EVENT_HANDLER": "event_handlers",
 }
 _SWITCHES = ("TORCHX_PLUGINS_SOURCE", "TORCHX_NO_ENTRYPOINTS")
+
+discovery_lock = threading.RLock()
+"""Held while plugins are imported. There is one for all that do so: each of them may be asked for
+by a module that another one imports, and two locks would be taken in either order."""
 
 
 def plugins(kind: str) -> "dict[str, Callable[..., Any]]":
@@ -39,14 +44,27 @@ def any_plugins(kind: str) -> bool:
 
 
 def _namespace_exists(namespace: str) -> bool:
+    if not _can_be_found(namespace.partition(".")[0]):
+        return False
+    from torchx._foreign_code import contained
+
     try:
-        __import__(namespace)
+        with contained():
+            __import__(namespace)
     except ModuleNotFoundError as err:
         missing = err.name or ""
         return not (namespace == missing or namespace.startswith(f"{missing}."))
     except Exception:  # noqa: BLE001 - discovery meets the same failure and reports it
         pass
     return True
+
+
+def _can_be_found(package: str) -> bool:
+    """Whether there is a package of that name; runs no code of it."""
+    if package in sys.modules:
+        return True
+    finders = [finder for finder in sys.meta_path if hasattr(finder, "find_spec")]
+    return any(finder.find_spec(package, None) is not None for finder in finders)
 
 
 def _advertised(group: str) -> bool:

@@ -20,6 +20,10 @@ class BackendUnavailable(TorchXError, OSError):
     """The backend could not be reached. The same call may succeed later."""
 
 
+class PluginNotLoaded(TorchXError, ModuleNotFoundError):
+    """An installed plugin cannot be imported; the message names its entry point and package."""
+
+
 class UnsupportedRequest(TorchXError, NotImplementedError):
     """The scheduler cannot do what was asked for."""
 

@@ -30,15 +30,15 @@ def workspacefile(line: str, cell: str) -> None:
         cell: its content, kept as it is.
 
     Raises:
-        IsADirectoryError: if the line names no file.
+        IsADirectoryError: if the line names no file, or a folder that is there.
         ValueError: if the path leaves the workspace.
     """
     path = line.strip().strip("\"'")
-    if not path or path.endswith("/"):
+    if path.rpartition("/")[2] in ("", ".", ".."):
         msg = f"give the file a name, as in `%%workspacefile pkg/train.py`; given: `{line}`"
         raise IsADirectoryError(msg)
     normal = posixpath.normpath(path)
-    if normal.startswith(("/", "..")):
+    if normal.startswith(("/", "../")):
         msg = f"the path must be inside of the workspace, given: `{path}`"
         raise InvalidInput(msg)
     try:
@@ -48,6 +48,9 @@ def workspacefile(line: str, cell: str) -> None:
         raise ModuleNotFoundError(msg, name=err.name) from None
     fs, base = fsspec.core.url_to_fs(_WORKSPACE)
     target = f"{base.rstrip('/')}/{normal}"
+    if fs.isdir(target):
+        msg = f"`{path}` is a folder of the workspace, give the file another name"
+        raise IsADirectoryError(msg)
     fs.makedirs(fs._parent(target), exist_ok=True)
     fs.pipe_file(target, cell.encode())
     print(f"Added {path} to workspace {_WORKSPACE}")  # noqa: T201  the answer to the magic

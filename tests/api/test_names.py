@@ -55,6 +55,7 @@ torchx.runner: get_runner Runner
 torchx.specs: AppHandle AppDryRunInfo parse_app_handle
 """
 ELSEWHERE = """
+torchx: apps pipelines
 torchx.specs: AppDef Role Resource named_resources
 torchx.runner: get_runner
 torchx.util.colors: GREEN BLUE ORANGE GRAY ENDC

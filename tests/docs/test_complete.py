@@ -439,6 +439,7 @@ NOT_ON_A_PAGE = {
     "torchx.components.train": "empty, and has a page",
     "torchx.components.interpret": "empty, and has a page",
     "torchx.apps": "empty",
+    "torchx.pipelines": "empty",
     "torchx.apps.utils": "empty",
     "torchx.apps.serve": "empty",
     "torchx.testing": "its modules are on the page",

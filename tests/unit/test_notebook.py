@@ -30,10 +30,18 @@ def test_a_cell_becomes_a_file(capsys: pytest.CaptureFixture[str]) -> None:
         assert f.read() == b"print('later')"
 
 
-@pytest.mark.parametrize("line", ["", "  ", "pkg/"])
+@pytest.mark.parametrize("line", ["", "  ", "pkg/", ".", "./", "..", "pkg/.", "pkg/.."])
 def test_a_cell_needs_a_name(line: str) -> None:
     with pytest.raises(IsADirectoryError, match="give the file a name"):
         workspacefile(line, "x")
+
+
+def test_a_folder_is_not_replaced_by_a_cell() -> None:
+    workspacefile("pkg/hello.py", "x")
+    with pytest.raises(IsADirectoryError, match="`pkg` is a folder"):
+        workspacefile("pkg", "x")
+    workspacefile("..hidden", "y")
+    assert fsspec.filesystem("memory").cat("/torchx-workspace/..hidden") == b"y"
 
 
 @pytest.mark.parametrize("line", ["../x.py", "/etc/x", "a/../../x"])

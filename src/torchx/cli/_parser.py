@@ -104,19 +104,20 @@ class CommandParser(Parser):
 class RootParser(Parser):
     """Shows the help that is also shown without any parser."""
 
-    def __init__(self, names: Sequence[str]) -> None:
+    def __init__(self, subcmds: "Mapping[str, SubCommand]") -> None:
         super().__init__(prog="torchx", usage=_help.USAGE)
-        self._names = names
+        self._subcmds = subcmds
 
     def format_help(self) -> str:
-        return _help.render(self._names)
+        usable = getattr(self._subcmds, "usable", None)  # a caller's own commands are a plain dict
+        return _help.render(usable() if usable else self._subcmds)
 
 
 def create_root(subcmds: "Mapping[str, SubCommand]") -> argparse.ArgumentParser:
     """The root parser with one sub-parser per command, in the order of the mapping."""
     from torchx.version import __version__
 
-    parser = RootParser(list(subcmds))
+    parser = RootParser(subcmds)
     add = parser.add_argument
     add("--log_level", metavar="LEVEL", default=_default_log_level())
     add("--color", choices=_output.COLOR_MODES, default=_DEFAULT_COLOR)

@@ -89,17 +89,21 @@ def _entry_points(kind: str, group: str, errors: list[dict[str, Any]]) -> list[d
             "distribution": getattr(loader, "distribution", None),
         }
         try:
-            _load(kind, loader)
-        except Exception as err:  # noqa: BLE001 - a plugin may fail in any way
+            _load(kind, name, loader)
+        except (Exception, SystemExit) as err:  # noqa: BLE001 - a plugin may fail in any way
             errors.append(_error(kind, {**item, "error": f"{type(err).__name__}: {err}"}))
         else:
             found.append(_plugin(item))
     return found
 
 
-def _load(kind: str, loader: Any) -> None:
+def _load(kind: str, name: str, loader: Any) -> None:
     made = loader()
-    if kind == "cli_command" and not isinstance(made, SubCommand):
+    if kind == "component":
+        from torchx.specs.finder import component_module
+
+        component_module(name, made)
+    elif not isinstance(made, SubCommand):
         msg = (
             f"gives a `{type(made).__name__}`, it must be a SubCommand class or a function that"
             " makes one"

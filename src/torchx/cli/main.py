@@ -60,38 +60,54 @@ class _SubCommands(dict[str, "Any"]):  # values: a loader, replaced by its SubCo
 
     def _loaded(self) -> dict[str, "SubCommand"]:
         """Every command that can be loaded; the others are named in a warning."""
-        loaded = {}
-        for name in self:
-            try:
-                loaded[name] = self[name]
-            except Exception as err:  # noqa: BLE001  a plugin may fail in any way
-                _warn("skipped the command `%s`: %s", name, err)
-        return loaded
+        return {name: self[name] for name in self if self._loads(name)}
+
+    def any_foreign(self) -> bool:
+        """Whether commands of plugins are yet to be loaded."""
+        return any(self._foreign(name) for name in self)
+
+    def usable(self) -> list[str]:
+        """Names for help. Loads the commands of plugins, and warns of those that it leaves out."""
+        return [name for name in self if not self._foreign(name) or self._loads(name)]
+
+    def _foreign(self, name: str) -> bool:
+        value = super().__getitem__(name)
+        return isinstance(value, _Loader) and not value.built_in
+
+    def _loads(self, name: str) -> bool:
+        try:
+            self[name]
+        except (Exception, SystemExit) as err:  # noqa: BLE001  a plugin may fail in any way
+            _warn("skipped the command `%s`: %s", name, err)
+            return False
+        return True
 
 
 class _Loader:
     """How to make one command."""
 
-    def __init__(self, make: "Callable[[], object]") -> None:
+    def __init__(self, make: "Callable[[], object]", *, built_in: bool = False) -> None:
         self._make = make
+        self.built_in = built_in
 
     def load(self, name: str) -> "SubCommand":
         from torchx.cli.cmd_base import SubCommand
 
+        origin = getattr(self._make, "distribution", None) or "an unknown distribution"
         try:
             made = self._make()
-        except Exception as err:
-            if name in COMMANDS and not hasattr(self._make, "distribution"):
+        except (Exception, SystemExit) as err:
+            if self.built_in:
                 raise
             from torchx.errors import TorchXError
 
-            origin = getattr(self._make, "distribution", None) or "an unknown distribution"
             msg = f"the command `{name}` of {origin} cannot be loaded: {type(err).__name__}: {err}"
             raise TorchXError(msg) from err
         if not isinstance(made, SubCommand):
             msg = (
-                f"the entry point `{name}` of group `{GROUP}` gives a `{type(made).__name__}`,"
-                " it must be a SubCommand class or a function that makes one"
+                f"the entry point `{name}` of group `{GROUP}` of {origin} gives a"
+                f" `{type(made).__name__}`, it must be a SubCommand class or a function that"
+                " makes one"
             )
             raise AssertionError(msg)
         return made
@@ -106,7 +122,8 @@ def load_group(group: str) -> "dict[str, Callable[[], object]]":
 
 def get_default_sub_cmds() -> dict[str, "SubCommand"]:
     """New instances of the commands that come with torchx, in the order help shows them."""
-    return _SubCommands((name, _Loader(_maker(target))) for name, target in COMMANDS.items())
+    loaders = {name: _Loader(_maker(it), built_in=True) for name, it in COMMANDS.items()}
+    return _SubCommands(loaders)
 
 
 def get_sub_cmds() -> dict[str, "SubCommand"]:
@@ -161,12 +178,18 @@ def main(argv: list[str] | None = None) -> None:
 
         sys.stdout.write(f"torchx-{__version__}\n")
         raise SystemExit(0)
-    if list(argv) in (["--help"], ["-h"]):
+    subcmds = get_sub_cmds()
+    if list(argv) in (["--help"], ["-h"]) and not _any_foreign(subcmds):
         from torchx.cli import _help
 
-        sys.stdout.write(_help.render(get_sub_cmds()))
+        sys.stdout.write(_help.render(subcmds))
         raise SystemExit(0)
-    run_main(get_sub_cmds(), argv)
+    run_main(subcmds, argv)
+
+
+def _any_foreign(subcmds: dict[str, "SubCommand"]) -> bool:
+    """Whether help has to import plugins to tell which commands there are."""
+    return isinstance(subcmds, _SubCommands) and subcmds.any_foreign()
 
 
 def _spare_collections() -> None:

@@ -41,9 +41,19 @@ class register:
 
     Args:
         name: what users write; the name of the callable for ``None``.
+
+    Raises:
+        TypeError: for a decorator that is written without parentheses.
     """
 
     def __init__(self, type: PluginType, name: str | None = None) -> None:
+        if not isinstance(type, PluginType):
+            msg = (
+                f"a kind of plugin is one of PluginType, given: {type!r}; write"
+                " `@register.scheduler()`, or the decorator of another kind"
+            )
+            raise TypeError(msg)
+        _check_name(name, type)
         self._type = type
         self._name = name
 
@@ -79,10 +89,13 @@ class register:
                 (``powers_of_two_gpus``, ``halve_mem_down_to``). Aliases get no fractions.
 
         Raises:
+            TypeError: for a decorator that is written without parentheses.
             ValueError: (when the module is imported) for a name that the module has registered
                 already, or a resource that cannot be divided like that.
             AttributeError: (likewise) if the module has an attribute of a name to be added.
         """
+
+        _check_name(name, PluginType.NAMED_RESOURCE)
 
         def decorate(fn: Callable[..., Resource]) -> Callable[..., Resource]:
             return _register_resource(fn, name or fn.__name__, aliases or [], fractionals)
@@ -95,6 +108,16 @@ def mark(fn: F, plugin_type: PluginType, name: str) -> F:
     fn._plugin_type = plugin_type  # type: ignore[attr-defined]  # any callable may carry them
     fn._plugin_name = name  # type: ignore[attr-defined]  # see above
     return fn
+
+
+def _check_name(name: object, plugin_type: PluginType) -> None:
+    """Without parentheses the function stands where the name does, and would be lost."""
+    if name is not None and not isinstance(name, str):
+        msg = (
+            f"the name of a plugin is a str, given: {name!r}; write"
+            f" `@register.{plugin_type.label}()`, with the parentheses"
+        )
+        raise TypeError(msg)
 
 
 def _register_resource(

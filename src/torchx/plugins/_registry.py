@@ -1,12 +1,12 @@
 """Which plugins there are. Each kind is looked for once, when it is first asked for."""
 
 import os
-import threading
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, overload
 
 from torchx._lazy_logger import get_logger
+from torchx._plugin_lookup import discovery_lock
 from torchx.errors import InvalidInput
 from torchx.plugins._registration import NAMED_RESOURCES_ATTR
 from torchx.plugins._types import PluginSource, PluginType, RegistrationError, describe_error
@@ -41,7 +41,6 @@ class PluginRegistry:
         plugin_sources: PluginSource = PluginSource.NAMESPACE_PKG | PluginSource.ENTRYPOINT,
     ) -> None:
         self._sources = plugin_sources
-        self._lock = threading.RLock()
         self._plugins: dict[PluginType, _Plugins] = {}
         self._errors: list[RegistrationError] = []
         self._running: set[PluginType] = set()
@@ -56,12 +55,13 @@ class PluginRegistry:
         found = self._plugins.get(plugin_type)
         if found is not None:
             return found
-        with self._lock:
+        with discovery_lock:
             if plugin_type in self._plugins:
                 return self._plugins[plugin_type]
             if plugin_type in self._running:
+                kind = plugin_type.label.replace("_", "-")
                 msg = (
-                    f"re-entrant lookup: a module that provides a {plugin_type.label} asks for all"
+                    f"re-entrant {kind} lookup: a module that provides a {kind} asks for all"
                     " of them while it is imported; do so inside its functions"
                 )
                 raise RuntimeError(msg)
@@ -107,7 +107,7 @@ class PluginRegistry:
         """Imports the target of every entry point too, and returns all that went wrong."""
         from torchx.util.entrypoints import EntryPointLoader
 
-        with self._lock:
+        with discovery_lock:
             if not self._checked:
                 self._checked = True
                 for kind in PluginType:
@@ -125,7 +125,7 @@ class PluginRegistry:
 
     def clear(self) -> None:
         """Forgets what was found, here and in ``registry()``; the next call looks again."""
-        with self._lock:
+        with discovery_lock:
             self._plugins.clear()
             self._errors.clear()
             self._checked = False
@@ -190,7 +190,7 @@ def find(plugin_type: PluginType) -> _Plugins:
 
 def _sources_of_environment() -> PluginSource:
     given = os.environ.get(_SOURCE_ENV)
-    if given is None:
+    if not given:
         if os.environ.get(_NO_ENTRYPOINTS_ENV) == "1":
             return PluginSource.NAMESPACE_PKG
         return PluginSource.NAMESPACE_PKG | PluginSource.ENTRYPOINT

@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
-from torchx._lazy_logger import before_foreign_code, get_logger
+from torchx._foreign_code import contained
+from torchx._lazy_logger import get_logger
 from torchx.plugins._equality import same
 from torchx.plugins._types import PluginType, RegistrationError, describe_error
 
 logger = get_logger(__name__)
+_Marked = tuple[Callable[..., Any], PluginType, str]
 
 
 class NamespaceScan:
@@ -31,9 +33,9 @@ class NamespaceScan:
 
     def run(self) -> dict[str, Callable[..., Any]]:
         """Plugins by name, in the order in which they were met; empty without the namespace."""
-        before_foreign_code()
         try:
-            package = importlib.import_module(self._namespace)
+            with contained():
+                package = importlib.import_module(self._namespace)
         except ModuleNotFoundError as err:
             if not is_around(err.name, self._namespace):
                 self._fail(self._namespace, err)
@@ -73,27 +75,18 @@ class NamespaceScan:
 
     def _visit(self, fqn: str, *, enter: bool) -> None:
         try:
-            module = importlib.import_module(fqn)
+            with contained():
+                module = importlib.import_module(fqn)
+                marked = _marked(module)
         except Exception as err:  # noqa: BLE001 - any code may run at import
             self._fail(fqn, err)
             return
-        self._collect(module, fqn)
+        self._collect(marked, fqn)
         if enter:
             self._search(module)
 
-    def _collect(self, module: ModuleType, fqn: str) -> None:
-        met = set()
-        for attribute in dir(module):
-            fn = getattr(module, attribute, None)
-            if id(fn) in met:
-                continue
-            met.add(id(fn))
-            kind = getattr(fn, "_plugin_type", None)
-            if not callable(fn) or kind is None or getattr(fn, "__module__", None) != fqn:
-                continue
-            if not isinstance(kind, PluginType):
-                continue
-            name: str = fn._plugin_name
+    def _collect(self, marked: list[_Marked], fqn: str) -> None:
+        for fn, kind, name in marked:
             if kind is not self._type:
                 self._misplaced(fqn, name, kind)
             elif name not in self.found:
@@ -127,6 +120,27 @@ class NamespaceScan:
         text = describe_error(err)
         logger.warning("plugins of module `%s` left out, it cannot be imported: %s", fqn, text)
         self._errors.append(RegistrationError(fqn, text))
+
+
+def _marked(module: ModuleType) -> list[_Marked]:
+    """Plugins that the module defines, each once."""
+    found: dict[int, _Marked] = {}
+    for attribute in dir(module):
+        fn = _attribute(module, attribute)
+        kind = _attribute(fn, "_plugin_type")
+        if not callable(fn) or not isinstance(kind, PluginType):
+            continue
+        if _attribute(fn, "__module__") == module.__name__:
+            found.setdefault(id(fn), (fn, kind, fn._plugin_name))
+    return list(found.values())
+
+
+def _attribute(owner: Any, name: str) -> Any:
+    """``None`` also where asking is an error, as it is for the proxies of some frameworks."""
+    try:
+        return getattr(owner, name, None)
+    except Exception:  # noqa: BLE001 - any code may run in `__getattr__`
+        return None
 
 
 def namespace_of(plugin_type: PluginType) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from torchx._tracker_environment import exportable
-from torchx.errors import InvalidInput
+from torchx.errors import InvalidInput, TorchXError
 from torchx.schedulers import SchedulerNotInstalled
 from torchx.settings import (
     ENV_TORCHX_IMAGE,
@@ -116,7 +116,12 @@ def replica_env(
     trackers: Mapping[str, str | None],
     factories: Mapping[str, str],
 ) -> dict[str, str]:
-    """Variables that tell every replica which job it belongs to and where to track it."""
+    """Variables that tell every replica which job it belongs to and where to track it.
+
+    Raises:
+        ValueError: if two trackers with different settings have the same variable for them.
+    """
+    _check_tracker_names(trackers, factories)
     env = {ENV_TORCHX_JOB_ID: job_id, ENV_TORCHX_INTERNAL_SESSION_ID: session_id}
     if parent_run_id:
         env[ENV_TORCHX_PARENT_RUN_ID] = parent_run_id
@@ -128,6 +133,24 @@ def replica_env(
         if name in factories:
             env[exportable(name, "FACTORY")] = factories[name]
     return env
+
+
+def _check_tracker_names(trackers: Mapping[str, str | None], factories: Mapping[str, str]) -> None:
+    seen: dict[str, str] = {}
+    for name, config in trackers.items():
+        variable = exportable(name)
+        other = seen.setdefault(variable, name)
+        same = (config or "", factories.get(name)) == (
+            trackers[other] or "",
+            factories.get(other),
+        )
+        if not same:
+            msg = (
+                f"trackers `{other}` and `{name}` cannot be told apart in the job, where the"
+                f" configuration of both is in {variable}; rename one so that the names differ in"
+                " letters or digits, whatever their case"
+            )
+            raise InvalidInput(msg)
 
 
 def accepts(method: Callable[..., Any], *args: object) -> bool:
@@ -154,13 +177,21 @@ def understood(factory: Callable[..., Any], params: Mapping[str, object]) -> Map
     return {name: value for name, value in params.items() if name in names}
 
 
+def check_made(made: object, name: str, factory: Callable[..., Any]) -> None:
+    """Refuses what cannot be a scheduler; those of other packages need not derive from ours."""
+    if not callable(getattr(made, "submit_dryrun", None)):
+        origin = factory.origin if isinstance(factory, EntryPointLoader) else repr(factory)
+        msg = (
+            f"scheduler `{name}` cannot be used: {origin} makes a `{type(made).__name__}`, it must"
+            " make a `torchx.schedulers.api.Scheduler`"
+        )
+        raise TorchXError(msg)
+
+
 def _target(factory: EntryPointLoader) -> Callable[..., Any]:
     try:
         target: Callable[..., Any] = factory.target()
     except Exception as err:
-        msg = (
-            f"the scheduler of {factory} of `{factory.distribution}` cannot be loaded:"
-            f" {type(err).__name__}: {err}"
-        )
+        msg = factory.failure("scheduler", err)
         raise SchedulerNotInstalled(msg, name=getattr(err, "name", None)) from err
     return target

@@ -575,6 +575,7 @@ class Runner:
             if factory is None:
                 raise _prepare.unknown_scheduler(scheduler, self.scheduler_backends())
             found = factory(self._name, **_prepare.understood(factory, self._scheduler_params))
+            _prepare.check_made(found, scheduler, factory)
             self._scheduler_instances[scheduler] = found
         return found
 

@@ -123,8 +123,9 @@ def dump(f: TextIO, schedulers: list[str] | None = None, required_only: bool = F
     for name in names:
         try:
             opts = _make_opts(name, factories[name])
-        except ImportError as err:
-            logger.warning("scheduler `%s` is left out, it cannot be loaded: %s", name, err)
+        except (Exception, SystemExit) as err:  # noqa: BLE001 - a plugin may fail in any way
+            reason = err if isinstance(err, ImportError) else f"{type(err).__name__}: {err}"
+            logger.warning("scheduler `%s` is left out, it cannot be loaded: %s", name, reason)
             continue
         text += _render_section(name, opts, required_only)
     f.write(text)

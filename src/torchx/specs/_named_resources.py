@@ -1,7 +1,6 @@
 """The registry of named resources."""
 
 import os
-import threading
 from collections.abc import Callable, Iterator, KeysView, Mapping
 
 from torchx.errors import UnknownName
@@ -16,7 +15,6 @@ class _NamedResourcesLibrary:
     """Named resources of all sources, found on first use; later sources override earlier ones."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
         self._factories: dict[str, ResourceFactory] | None = None
         self._loading = False
 
@@ -24,7 +22,9 @@ class _NamedResourcesLibrary:
         found = self._factories
         if found is not None:
             return found
-        with self._lock:
+        from torchx._plugin_lookup import discovery_lock
+
+        with discovery_lock:
             if self._factories is None:
                 if self._loading:
                     msg = (
@@ -41,7 +41,9 @@ class _NamedResourcesLibrary:
 
     def reset(self) -> None:
         """Forgets what was found; the next access looks again."""
-        with self._lock:
+        from torchx._plugin_lookup import discovery_lock
+
+        with discovery_lock:
             self._factories = None
 
     def _match(self, name: str) -> list[str]:
@@ -71,7 +73,11 @@ class _NamedResourcesLibrary:
         return self._make(matches[0])
 
     def _make(self, name: str) -> Resource:
-        resource = self._load()[name]()
+        from torchx.util.entrypoints import check_loads
+
+        factory = self._load()[name]
+        check_loads(factory, "named resource")
+        resource = factory()
         if resource is not NULL_RESOURCE:
             resource.tags.setdefault(RESOURCE_NAME_TAG, name)
         return resource

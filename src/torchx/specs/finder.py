@@ -121,7 +121,7 @@ class ModuleComponentsFinder(ComponentsFinder):
 
         for info in pkgutil.iter_modules(module.__path__, f"{module.__name__}."):
             try:
-                child = importlib.import_module(info.name)
+                child = _import_contained(info.name)
             except Exception as err:  # noqa: BLE001 - any code may run at import
                 logger.warning(
                     "components of `%s` are left out, it cannot be imported: %s: %s",
@@ -147,6 +147,16 @@ class ModuleComponentsFinder(ComponentsFinder):
             for name, fn in vars(module).items()
             if inspect.isfunction(fn)
         ]
+
+
+def _import_contained(name: str) -> ModuleType:
+    """Imports a module as foreign code, which takes time that our own modules need not cost."""
+    if name.partition(".")[0] == "torchx":
+        return importlib.import_module(name)
+    from torchx._foreign_code import contained
+
+    with contained():
+        return importlib.import_module(name)
 
 
 def _component(
@@ -246,22 +256,21 @@ class _Registration:
         """All components; none, and a warning, if the module cannot be imported."""
         try:
             base = self._base()
-        except AssertionError:
-            raise
         except Exception as err:  # noqa: BLE001 - any code may run at import
-            logger.warning(
-                "components of %s are left out, it cannot be imported: %s: %s",
-                self._load,
-                type(err).__name__,
-                err,
-            )
+            self._left_out(err)
             return []
         return ModuleComponentsFinder(base, self._prefix).find(validators)
 
     def find_one(
         self, name: str, validators: list[ComponentFunctionValidator] | None
     ) -> _Component | None:
-        """The component of that name if it is here; imports no module but those it is in."""
+        """The component of that name if it is here; imports no module but those it is in.
+
+        Raises:
+            ComponentNotFoundException: if the module it would be in cannot be imported. Without a
+                prefix any name might be here, so that there is a warning instead.
+            AssertionError: if the entry point does not name a module, likewise.
+        """
         rest = name
         if self._prefix:
             if not name.startswith(f"{self._prefix}."):
@@ -288,30 +297,57 @@ class _Registration:
     def _descend(self, name: str, path: list[str]) -> ModuleType | None:
         try:
             module = self._base()
+        except Exception as err:
+            if not self._prefix:
+                self._left_out(err)
+                return None
+            if isinstance(err, AssertionError):
+                raise
+            raise self._unreachable(name, err) from err
+        try:
             for part in path:
                 full = f"{module.__name__}.{part}"
                 if not is_package(module) or not _exists(full):
                     return None
-                module = importlib.import_module(full)
+                module = _import_contained(full)
                 if is_namespace_package(module):
                     return None
-        except AssertionError:
-            raise
         except Exception as err:
-            msg = (
-                f"Component `{name}` may be in {self._load}, which cannot be imported:"
-                f" {type(err).__name__}: {err}"
-            )
-            raise ComponentNotFoundException(msg) from err
+            raise self._unreachable(name, err) from err
         return None if is_namespace_package(module) else module
 
-    def _base(self) -> ModuleType:
-        module = self._load()
-        assert isinstance(module, (str, ModuleType)), (
-            f"entry point `{self._key}` of `{_GROUP}` must be a module or its name,"
-            f" got {type(module)}"
+    def _unreachable(self, name: str, err: Exception) -> ComponentNotFoundException:
+        msg = (
+            f"Component `{name}` may be in {self._load}, which cannot be imported:"
+            f" {type(err).__name__}: {err}"
         )
-        return importlib.import_module(module) if isinstance(module, str) else module
+        return ComponentNotFoundException(msg)
+
+    def _left_out(self, err: Exception) -> None:
+        logger.warning(
+            "components of %s are left out, it cannot be imported: %s: %s",
+            self._load,
+            type(err).__name__,
+            err,
+        )
+
+    def _base(self) -> ModuleType:
+        from torchx._foreign_code import contained
+
+        with contained():
+            return component_module(self._key, self._load())
+
+
+def component_module(key: str, made: object) -> ModuleType:
+    """The module that an entry point for components gives, itself or by its name.
+
+    Raises:
+        AssertionError: if it gives something else. Errors while importing it propagate.
+    """
+    assert isinstance(made, (str, ModuleType)), (
+        f"entry point `{key}` of `{_GROUP}` must be a module or its name, got {type(made)}"
+    )
+    return importlib.import_module(made) if isinstance(made, str) else made
 
 
 def _registrations() -> list[_Registration]:

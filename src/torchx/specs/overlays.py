@@ -12,6 +12,7 @@ Dicts are merged, lists are appended to, everything else is overwritten. The key
 
 import copy
 import dataclasses
+import os
 from collections.abc import Iterable
 from enum import Enum
 from typing import Any
@@ -352,7 +353,7 @@ def _load(uri: str) -> _Overlay:
 def _read(uri: str) -> str:
     path = uri.removeprefix("file://")
     if "://" not in path:
-        with open(path, encoding="utf-8") as f:
+        with open(os.path.expanduser(path), encoding="utf-8") as f:
             return f.read()
     try:
         import fsspec

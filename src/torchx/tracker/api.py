@@ -16,6 +16,7 @@ from torchx._tracker_environment import (
     tracker_config_env_var_name,
 )
 from torchx.settings import ENV_TORCHX_JOB_ID, ENV_TORCHX_PARENT_RUN_ID, ENV_TORCHX_TRACKERS
+from torchx.util.entrypoints import check_loads
 from torchx.util.modules import load_module
 
 __all__ = [
@@ -152,14 +153,14 @@ class AppRun:
         """The run that the launcher has described in this process's environment; made once.
 
         Without a launcher its id is ``<UNDEFINED>`` and it has no backends. A parent run is noted
-        as a source.
+        as a source, with a warning where a backend keeps none.
         """
         run_id = os.environ.get(ENV_TORCHX_JOB_ID, _UNDEFINED_ID)
         backends = trackers_from_environ()
         parent = os.environ.get(ENV_TORCHX_PARENT_RUN_ID)
         if parent:
             for backend in backends:
-                backend.add_source(run_id, parent, artifact_name=None)
+                _add_parent(backend, run_id, parent)
         return AppRun(id=run_id, backends=backends)
 
     def job_id(self) -> str:
@@ -200,6 +201,18 @@ class AppRun:
             children = backend.run_ids(parent_run_id=self.id)
             return [AppRun(run_id, self.backends) for run_id in children]
         return []
+
+
+def _add_parent(backend: TrackerBase, run_id: str, parent: str) -> None:
+    try:
+        backend.add_source(run_id, parent, artifact_name=None)
+    except NotImplementedError as err:  # that the launcher has named one must not end the job
+        logger.warning(
+            "the parent run `%s` is not noted by %s: %s",
+            parent,
+            type(backend).__name__,
+            err or "it keeps no sources",
+        )
 
 
 def trackers_from_environ() -> Iterable[TrackerBase]:
@@ -247,6 +260,7 @@ def _build(
         if factory is None:
             continue
         try:
+            check_loads(factory, "tracker")
             trackers.append(factory(config))
         except Exception as err:
             if not tolerant:

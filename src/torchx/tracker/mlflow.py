@@ -6,8 +6,9 @@ are uploaded.
 
 import os
 import tempfile
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from torchx.errors import InvalidInput, TorchXError
@@ -25,6 +26,12 @@ _RUN_NAME_TAG = "mlflow.runName"
 _ARTIFACT_TAG = "torchx.artifact.metadata."
 _FILE_SIZE = "mlflow.file_size"
 _SETTINGS = ("tracking_uri", "artifact_location")
+
+_SETTLE_S = 2.0  # in which whoever has found no run has made one
+_YOUNG_S = 10.0  # more than that, as clocks of machines differ
+
+_ALLOW_FILES = "MLFLOW_ALLOW_FILE_STORE"
+"""Newer MLflow refuses stores that are folders, as the default is, unless this is set."""
 
 _Primitive = (str, int, float, bool, type(None))
 
@@ -63,13 +70,16 @@ class MLflowTracker(TrackerBase):
     ) -> None:
         mlflow = _mlflow()
         self.tracking_uri = tracking_uri
+        if tracking_uri == _default_tracking_uri():
+            os.environ.setdefault(_ALLOW_FILES, "true")
         mlflow.set_tracking_uri(tracking_uri)
         name = experiment_name or self.default_experiment_name()
-        with _on_rank0_first():
-            self.experiment: Experiment = _get_or_create(name, artifact_location)
         job_id = os.environ.get(ENV_TORCHX_JOB_ID)
-        if job_id:
-            self.get_run(job_id)
+        with _on_rank0_first():
+            with _alone(tracking_uri):
+                self.experiment: Experiment = _get_or_create(name, artifact_location)
+            if job_id:
+                self.get_run(job_id)
 
     @staticmethod
     def default_experiment_name() -> str:
@@ -97,20 +107,51 @@ class MLflowTracker(TrackerBase):
     def get_run(self, run_name: str) -> "Run":
         """The run that is active, whatever its name; else that of the name, which becomes active.
 
-        A run that does not exist is started.
+        A run that does not exist is started. Replicas that ask at once get the same one: in a store
+        of this machine they take turns. Elsewhere each starts one, and after a moment all take the
+        oldest and remove the others.
 
         Raises:
-            RuntimeError: if more than one run has the name.
+            RuntimeError: if more than one run has the name, and it is not that of this job.
         """
         mlflow = _mlflow()
         active = mlflow.active_run()
         if active is not None:
             return mlflow.get_run(active.info.run_id)
+        with _alone(self.tracking_uri) as alone:
+            found = self._search(run_name)
+            if not found:
+                made = mlflow.start_run(experiment_id=self.experiment_id, run_name=run_name)
+                return made if alone else self._agreed(made, run_name)
+            if not alone and _is_young(found[-1]):
+                time.sleep(_SETTLE_S)
+                found = self._search(run_name) or found
+            elif len(found) > 1 and run_name != os.environ.get(ENV_TORCHX_JOB_ID):
+                msg = (
+                    f"More than 1 run found for run_name `{run_name}` in experiment"
+                    f" `{self.experiment_name}`: {[run.info.run_id for run in found]};"
+                    " rename or delete all but one"
+                )
+                raise AmbiguousRun(msg)
+            return self._resume(found[0])
+
+    def _agreed(self, made: "Run", run_name: str) -> "Run":
+        """The run that all take which have found none; ``made`` is removed if it is another."""
+        from mlflow.tracking import MlflowClient
+
+        time.sleep(_SETTLE_S)
         found = self._search(run_name)
-        if not found:
-            return mlflow.start_run(experiment_id=self.experiment_id, run_name=run_name)
-        mlflow.start_run(run_id=found[0].info.run_id, experiment_id=self.experiment_id)
-        return mlflow.get_run(found[0].info.run_id)
+        ids = [run.info.run_id for run in found]
+        if made.info.run_id not in ids[1:]:
+            return made
+        _mlflow().end_run()
+        MlflowClient().delete_run(made.info.run_id)
+        return self._resume(found[0])
+
+    def _resume(self, run: "Run") -> "Run":
+        mlflow = _mlflow()
+        mlflow.start_run(run_id=run.info.run_id, experiment_id=self.experiment_id)
+        return mlflow.get_run(run.info.run_id)
 
     def get_run_id(self, run_name: str) -> str:
         """Id of ``get_run(run_name)``."""
@@ -166,11 +207,8 @@ class MLflowTracker(TrackerBase):
 
     def run_ids(self, **kwargs: str) -> Iterable[str]:
         """Names of the experiment's runs; filters are ignored."""
-        return [
-            run.data.tags[_RUN_NAME_TAG]
-            for run in self._search(None)
-            if _RUN_NAME_TAG in run.data.tags
-        ]
+        tags = [run.data.tags for run in reversed(self._search(None))]
+        return list(dict.fromkeys(t[_RUN_NAME_TAG] for t in tags if _RUN_NAME_TAG in t))
 
     def add_source(self, run_id: str, source_id: str, artifact_name: str | None = None) -> None:
         """MLflow has no sources.
@@ -213,20 +251,13 @@ class MLflowTracker(TrackerBase):
         return found[0] if found else None
 
     def _search(self, run_name: str | None) -> "list[Run]":
+        """Runs of that name, or all, the oldest first."""
         mlflow = _mlflow()
         text = "" if run_name is None else f"tags.`{_RUN_NAME_TAG}` = {_literal(run_name)}"
-        runs = list(
-            mlflow.search_runs(
-                experiment_ids=[self.experiment_id], filter_string=text, output_format="list"
-            )
+        runs = mlflow.search_runs(
+            experiment_ids=[self.experiment_id], filter_string=text, output_format="list"
         )
-        if run_name is not None and len(runs) > 1:
-            msg = (
-                f"More than 1 run found for run_name `{run_name}` in experiment"
-                f" `{self.experiment_name}`: {[run.info.run_id for run in runs]}"
-            )
-            raise AmbiguousRun(msg)
-        return runs
+        return sorted(runs, key=lambda run: (run.info.start_time, run.info.run_id))
 
     def _files(self, mlflow_id: str, folder: str | None) -> Iterator[Any]:
         from mlflow.tracking import MlflowClient
@@ -241,10 +272,71 @@ class MLflowTracker(TrackerBase):
 def _get_or_create(name: str, artifact_location: str | None) -> Any:
     mlflow = _mlflow()
     experiment = mlflow.get_experiment_by_name(name)
-    if experiment is None:
+    if experiment is not None:
+        return experiment
+    try:
         created = mlflow.create_experiment(name, artifact_location=artifact_location)
-        experiment = mlflow.get_experiment(created)
-    return experiment
+    except mlflow.MlflowException:
+        experiment = mlflow.get_experiment_by_name(name)  # another replica was faster
+        if experiment is None:
+            raise
+        return experiment
+    return mlflow.get_experiment(created)
+
+
+def _is_young(run: "Run") -> bool:
+    """Whether others may still be making runs of its name."""
+    return bool(time.time() - run.info.start_time / 1000 < _YOUNG_S)
+
+
+@contextmanager
+def _alone(tracking_uri: str) -> Iterator[bool]:
+    """Keeps other processes out of a store of this machine; tells whether it does."""
+    folder = _local_folder(tracking_uri)
+    if folder is None or os.name != "posix":
+        yield False
+        return
+    try:
+        os.makedirs(folder, exist_ok=True)
+        number = os.open(folder, os.O_RDONLY)  # a folder can be locked, which leaves no file
+    except OSError:
+        yield False
+        return
+    try:
+        yield _locked(number)
+    finally:
+        os.close(number)
+
+
+def _locked(number: int) -> bool:
+    import fcntl
+
+    try:
+        fcntl.flock(number, fcntl.LOCK_EX)  # released when it is closed
+    except OSError:  # a network file system without locks
+        return False
+    return True
+
+
+def _local_folder(tracking_uri: str) -> str | None:
+    """Folder that a store of this machine is in; ``None`` for other stores.
+
+    >>> _local_folder("sqlite:////data/mlflow.db"), _local_folder("file:///tmp/torchx/mlruns")
+    ('/data', '/tmp/torchx')
+    >>> _local_folder("http://mlflow:5000")
+    """
+    scheme, colon, rest = tracking_uri.partition(":")
+    if scheme.partition("+")[0] == "sqlite":
+        path = rest.removeprefix("///").partition("?")[0]
+        if path in ("", "//", ":memory:"):
+            return None
+    elif scheme == "file":
+        path = rest.removeprefix("//")
+    elif colon or tracking_uri == "databricks":
+        return None
+    else:
+        path = tracking_uri
+    return os.path.dirname(os.path.abspath(path))
 
 
 def _literal(text: str) -> str:

@@ -3,7 +3,7 @@
 import os
 import sys
 
-from torchx._lazy_logger import before_foreign_code, get_logger
+from torchx._lazy_logger import get_logger
 
 TYPE_CHECKING = False  # see `torchx/__init__.py`
 if TYPE_CHECKING:
@@ -100,8 +100,10 @@ def load(group: str, name: str, default: "Any" = _UNSET) -> "Any":
     """
     point = _find(group).get(name)
     if point is not None:
-        before_foreign_code()
-        return point.load()
+        from torchx._foreign_code import contained
+
+        with contained():
+            return point.load()
     if default is _UNSET:
         msg = f"entrypoint {group}.{name} not found"
         raise KeyError(msg)
@@ -144,14 +146,42 @@ class EntryPointLoader:
         """Name and version of the distribution that has the entry point, if that is known."""
         return _distribution(self._point)
 
+    @property
+    def origin(self) -> str:
+        """The entry point and its distribution, for messages."""
+        return f"{self!r} of {self.distribution or 'an unknown distribution'}"
+
     def target(self) -> "Any":
         """What the entry point names; imports it."""
-        before_foreign_code()
-        return self._point.load()
+        from torchx._foreign_code import contained
+
+        with contained():
+            return self._point.load()
+
+    def failure(self, kind: str, err: Exception) -> str:
+        """What to tell if the target, a plugin of that kind, cannot be imported."""
+        return f"the {kind} of {self.origin} cannot be loaded: {type(err).__name__}: {err}"
 
     def __call__(self, *args: "Any", **kwargs: "Any") -> "Any":
         target = self.target()
         return target if ":" not in self._point.value else target(*args, **kwargs)
+
+
+def check_loads(factory: "Callable[..., Any]", kind: str) -> None:
+    """Imports what a factory stands for, if it is that of an entry point.
+
+    Raises:
+        PluginNotLoaded: if that fails; names the entry point, which the error itself does not.
+    """
+    if not isinstance(factory, EntryPointLoader):
+        return
+    try:
+        factory.target()
+    except Exception as err:
+        from torchx.errors import PluginNotLoaded
+
+        name = getattr(err, "name", None)
+        raise PluginNotLoaded(factory.failure(kind, err), name=name) from err
 
 
 def _distribution(point: "Any") -> str | None:

@@ -4,6 +4,8 @@ import logging
 from types import ModuleType
 from typing import Any
 
+from torchx._foreign_code import contained
+
 logger = logging.getLogger(__name__)
 
 
@@ -16,8 +18,9 @@ def load_module(path: str) -> ModuleType | Any | None:
 
     name, colon, attr = path.partition(":")
     try:
-        module = importlib.import_module(name)
-        return getattr(module, attr) if colon else module
+        with contained():
+            module = importlib.import_module(name)
+            return getattr(module, attr) if colon else module
     except ModuleNotFoundError as err:
         if not _is_missing(name, err):
             logger.warning("cannot load `%s`: %s", path, err)
@@ -36,7 +39,8 @@ def import_attr(name: str, attr: str, default: Any) -> Any:
     import importlib
 
     try:
-        module = importlib.import_module(name)
+        with contained():
+            module = importlib.import_module(name)
     except ModuleNotFoundError as err:
         if _is_missing(name, err):
             return default

@@ -38,7 +38,7 @@ class EntryPoint:
     value: str = "acme:target"
 
     def load(self) -> Any:
-        if isinstance(self.target, Exception):
+        if isinstance(self.target, BaseException):
             raise self.target
         return self.target
 

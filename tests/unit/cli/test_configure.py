@@ -43,6 +43,22 @@ def test_print_writes_no_file(call: Callable[..., Any], remote: Any) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "target", [AttributeError("no make"), SystemExit(7), lambda session_name, **kw: 5]
+)
+def test_a_broken_plugin_is_left_out(
+    target: Any,
+    call: Callable[..., Any],
+    install: Callable[..., None],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    install("torchx.schedulers", "broken", target)
+    result = call("configure", "--print")
+    assert result.code == 0
+    assert "[local_cwd]" in result.out
+    assert "scheduler `broken` is left out, it cannot be loaded" in caplog.text
+
+
 OLD = """\
 # mine
 [remote]

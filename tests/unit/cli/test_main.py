@@ -164,7 +164,7 @@ def test_a_broken_plugin_breaks_only_its_own_command(
 ) -> None:
     install(cli.GROUP, "bad", ImportError("no acme"))
     install(cli.GROUP, "odd", lambda: 7)
-    for argv in (["--version"], ["--help"], ["builtins"]):
+    for argv in (["--version"], ["builtins"]):
         assert call(*argv).code == 0
     assert "bad" not in caplog.text
     assert call("bad").code == 1
@@ -177,6 +177,41 @@ def test_a_broken_plugin_breaks_only_its_own_command(
     caplog.clear()
     assert list(dict(cli.get_sub_cmds().items())) == NAMES
     assert "`bad`" in caplog.text
+
+
+@pytest.mark.parametrize("argv", [["--help"], ["--log_level", "ERROR", "--help"], []])
+def test_help_leaves_broken_commands_out_and_tells_of_each_once(
+    argv: list[str],
+    install: Callable[..., None],
+    call: Callable[..., Any],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    install(cli.GROUP, "qtop", Top)
+    install(cli.GROUP, "bad", ImportError("no acme"))
+    install(cli.GROUP, "gone", SystemExit(3))
+    install(cli.GROUP, "odd", lambda: 7)
+    result = call(*argv)
+    shown = [line.split()[0] for line in result.out.splitlines() if line.startswith("  ")]
+    assert [name for name in shown if name in (*NAMES, "qtop", "bad", "gone", "odd")] == [
+        *NAMES,
+        "qtop",
+    ]
+    for name in ("bad", "gone", "odd"):
+        assert caplog.text.count(f"skipped the command `{name}`") == 1
+    assert caplog.text.count("an unknown distribution") == 3
+
+
+def test_help_imports_no_command_of_ours(torchx: Callable[..., Any], tmp_path: Path) -> None:
+    info = tmp_path / "acme-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1\n")
+    (info / "entry_points.txt").write_text("[torchx.cli.cmds]\nbad = no_such_acme:Cmd\n")
+    env = {"PYTHONPATH": str(tmp_path), "PYTHONPROFILEIMPORTTIME": "1"}
+    told = torchx("--help", env=env).err
+    assert "skipped the command `bad`: the command `bad` of acme 1 cannot be loaded" in told
+    assert "torchx.cli.cmd_base" in told
+    assert "torchx.cli.cmd_run" not in told
+    assert "torchx.cli.cmd_base" not in torchx("--help", env={**env, "PYTHONPATH": ""}).err
 
 
 def test_plugins_are_looked_up_through_the_module_name(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,7 +36,9 @@ def test_every_kind_and_every_failure_is_shown(call: Call, advertise: Callable[.
         EntryPoint("acme", "torchx.schedulers", lambda s: None),
         EntryPoint("trk", "torchx.tracker", ImportError("no acme_trk")),
         EntryPoint("comps", "torchx.components", ImportError("broken components")),
+        EntryPoint("fn", "torchx.components", lambda: 5),
         EntryPoint("top", "torchx.cli.cmds", lambda: "not a command"),
+        EntryPoint("gone", "torchx.cli.cmds", SystemExit(3)),
     )
     result = call("plugins", "--json", "--check")
     assert result.code == 1
@@ -46,13 +48,17 @@ def test_every_kind_and_every_failure_is_shown(call: Call, advertise: Callable[.
     assert [(e["kind"], e["name"]) for e in described["errors"]] == [
         ("tracker", "trk"),
         ("component", "comps"),
+        ("component", "fn"),
         ("cli_command", "top"),
+        ("cli_command", "gone"),
     ]
     assert described["errors"][0]["error"] == "ImportError: no acme_trk"
-    assert "must be a SubCommand class" in described["errors"][2]["error"]
+    assert "must be a SubCommand class" in described["errors"][3]["error"]
+    assert "must be a module or its name, got <class 'int'>" in described["errors"][2]["error"]
+    assert "`sys.exit(3)`" in described["errors"][4]["error"]
     text = call("plugins").out
     assert "scheduler  acme" in text
-    assert "3 left out:" in text
+    assert "5 left out:" in text
     assert "  tracker trk: acme: ImportError: no acme_trk" in text
 
 

@@ -276,6 +276,35 @@ def test_runopts_of_one_scheduler(call: Callable[..., Any], remote: Any) -> None
     }
 
 
+def test_what_makes_no_scheduler_is_named(
+    call: Callable[..., Any],
+    install: Callable[..., None],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    install("torchx.schedulers", "five", lambda session_name, **kwargs: 5)
+    result = call("runopts")
+    assert result.code == 0
+    assert "five: scheduler `five` cannot be used: <entry point five = acme:target>" in result.out
+    assert "local_cwd:\n    usage:" in result.out
+    assert call("run", "-s", "five", "utils.echo").code == 1
+    assert "makes a `int`, it must make a `torchx.schedulers.api.Scheduler`" in caplog.text
+
+
+def test_a_scheduler_that_exits_does_not_hide_the_others(
+    call: Callable[..., Any], install: Callable[..., None]
+) -> None:
+    def leave(session_name: str, **kwargs: object) -> Any:
+        raise SystemExit(7)
+
+    install("torchx.schedulers", "leaves", leave)
+    install("torchx.schedulers", "gone", SystemExit(8))
+    result = call("runopts")
+    assert result.code == 0
+    assert "leaves: it calls `sys.exit(7)`" in result.out
+    assert "it calls `sys.exit(8)` while it is imported" in result.out
+    assert "local_cwd:\n    usage:" in result.out
+
+
 def test_a_scheduler_that_cannot_be_made_does_not_hide_the_others(
     call: Callable[..., Any], remote: Any, install: Callable[..., None]
 ) -> None:

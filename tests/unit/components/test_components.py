@@ -536,6 +536,50 @@ def test_registered_components_take_the_place_of_the_built_in_ones(files, monkey
         get_component("utils.echo")
 
 
+@pytest.fixture
+def registrations(files, monkeypatch):
+    """Registers components, three of them broken, under prefixes or none."""
+
+    def register(*names: str) -> None:
+        files("reg_good.py", COMPONENT)
+        files("reg_exit.py", "import sys\nsys.exit(7)\n")
+        files("reg_pkg/__init__.py")
+        files("reg_pkg/exits.py", "import sys\nsys.exit(7)\n")
+        files("find_r-1.dist-info/METADATA", "Metadata-Version: 2.1\nName: find_r\nVersion: 1\n")
+        targets = ("reg_good", "reg_exit", "reg_good:f", "no_such_find", "reg_pkg")
+        lines = [f"{n} = {target}" for n, target in zip(names, targets, strict=True)]
+        text = "\n".join(["[torchx.components]", *lines, ""])
+        files("find_r-1.dist-info/entry_points.txt", text)
+        monkeypatch.syspath_prepend(str(Path.cwd()))
+        monkeypatch.setattr("torchx.specs.finder._components", None)
+
+    return register
+
+
+@pytest.mark.parametrize("names", [("a", "b", "c", "d", "e"), ("_0", "_1", "_2", "_3", "_4")])
+def test_broken_registrations_are_left_out_of_the_list(registrations, caplog, names):
+    registrations(*names)
+    assert [name.removeprefix("a.") for name in get_components()] == ["f"]
+    for what in ("reg_exit", "reg_good:f", "no_such_find", "reg_pkg.exits"):
+        assert caplog.text.count(what) >= 1
+    assert "must be a module or its name" in caplog.text
+
+
+def test_broken_registrations_without_prefix_hide_no_component(registrations, caplog):
+    registrations("_0", "_1", "_2", "_3", "_4")
+    assert get_component("f").fn().name == "x"
+    assert caplog.text.count("left out") == 3
+
+
+def test_a_broken_registration_is_told_to_who_asks_for_it(registrations):
+    registrations("a", "b", "c", "d", "e")
+    for name in ("b.f", "d.f", "e.exits.f"):
+        with pytest.raises(ComponentNotFoundException, match="which cannot be imported"):
+            get_component(name)
+    with pytest.raises(AssertionError, match="must be a module or its name"):
+        get_component("c.f")
+
+
 # -- helper programs ----------------------------------------------------------------------------
 
 
@@ -606,8 +650,20 @@ def test_files_are_copied_between_file_systems(tmp_path: Path, capsys):
     assert "copying" in capsys.readouterr().out
 
 
-def test_the_booth_function_has_its_minimum(tmp_path: Path):
+def test_the_programs_parse_their_options():
     pytest.importorskip("fsspec", reason="fsspec is not installed")
+    from torchx.apps.utils import booth_main, copy_main
+
+    copied = copy_main.parse_args(["--src", "a", "--dst", "b"])
+    assert vars(copied) == {"src": "a", "dst": "b", "bufsize": 65536}
+    booth = booth_main.parse_args(["--x1", "1", "--x2", "3"])
+    assert (booth.x1, booth.x2, booth.trial_idx) == (1.0, 3.0, 0)
+    with pytest.raises(SystemExit, match="2"):
+        copy_main.parse_args(["--src", "a", "--dst", "b", "--bufsize", "0"])
+
+
+def test_the_booth_function_has_its_minimum(tmp_path: Path):
+    fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed")
     from torchx.apps.utils import booth_main
     from torchx.runtime.tracking import FsspecResultTracker
 
@@ -619,6 +675,12 @@ def test_the_booth_function_has_its_minimum(tmp_path: Path):
     tracker.put("a/b", x=2)
     assert tracker["a/b"] == {"x": 2}
     assert FsspecResultTracker(str(tmp_path / "none"))["z"] == {}
+    for base in (str(tmp_path / "t"), "memory://booth"):
+        other = FsspecResultTracker(base)
+        other["x/y"] = {"v": 1}
+        other["1"] = {"v": 1}
+        assert other["x"] == other["1/2"] == other["1/2/3"] == {}
+    fsspec.filesystem("memory").rm("/booth", recursive=True)
     with pytest.raises(TypeError):
         tracker["bad"] = {1: 2}  # type: ignore[dict-item]  # that is the point
     with pytest.raises(TypeError):

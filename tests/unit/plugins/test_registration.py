@@ -59,6 +59,24 @@ def test_a_decorated_function_is_marked_and_returned_as_it_is(decorator, kind) -
     assert decorator(name="other")(make)._plugin_name == "other"
 
 
+@pytest.mark.parametrize(
+    ("decorator", "written"),
+    [
+        (register.scheduler, "@register.scheduler()"),
+        (register.tracker, "@register.tracker()"),
+        (register.event_handler, "@register.event_handler()"),
+        (register.named_resource, "@register.named_resource()"),
+        (register, "@register.scheduler()"),
+    ],
+)
+def test_without_parentheses_the_right_form_is_told(decorator, written: str) -> None:
+    def make() -> None: ...
+
+    with pytest.raises(TypeError, match="make at") as caught:
+        decorator(make)
+    assert f"write `{written}`" in str(caught.value)
+
+
 def test_a_class_can_be_decorated() -> None:
     @register.tracker()
     class Acme: ...

@@ -11,9 +11,13 @@ from pathlib import Path
 import pytest
 import yaml
 
+from torchx.errors import PluginNotLoaded
 from torchx.plugins import PluginRegistry, PluginType, RegistrationError, find, registry
 from torchx.plugins._registry import NAMED_RESOURCES_ATTR, PluginSource
+from torchx.runner.events import get_logging_handler
+from torchx.schedulers import get_scheduler_factories
 from torchx.specs import named_resources, resource
+from torchx.tracker.api import build_trackers
 
 NAMESPACE = PluginSource.NAMESPACE_PKG
 Write = Callable[..., Path]
@@ -129,6 +133,59 @@ def test_a_broken_module_is_told_and_the_others_are_found(
     assert caplog.text.count("cannot be imported") == 2
 
 
+@pytest.mark.parametrize("module", ["torchx_plugins.schedulers.a", "torchx_plugins.__init__"])
+def test_a_module_cannot_end_the_process(site: Write, module: str) -> None:
+    site(module, "import sys\nsys.exit(4)")
+    site("torchx_plugins.schedulers.good", scheduler("good"))
+    (error,) = PluginRegistry().load_errors(PluginType.SCHEDULER)
+    assert error.error == "RuntimeError: it calls `sys.exit(4)` while it is imported"
+    whole_namespace = module.endswith("__init__")
+    assert list(get_scheduler_factories(skip_defaults=True)) == (
+        [] if whole_namespace else ["good"]
+    )
+
+
+def test_a_module_can_be_interrupted(site: Write) -> None:
+    site("torchx_plugins.schedulers.slow", "raise KeyboardInterrupt")
+    with pytest.raises(KeyboardInterrupt):
+        namespace_registry().get(PluginType.SCHEDULER)
+
+
+def test_an_attribute_that_cannot_be_read_is_no_plugin(site: Write) -> None:
+    site(
+        "torchx_plugins.schedulers.proxied",
+        "class Proxy:\n"
+        "    def __getattr__(self, name):\n"
+        "        raise RuntimeError('working outside of request context')\n"
+        "current = Proxy()\n" + scheduler("good"),
+    )
+    found = namespace_registry()
+    assert list(found.get(PluginType.SCHEDULER)) == ["good"]
+    assert found.errors == []
+
+
+def test_what_is_printed_while_plugins_are_imported_goes_to_stderr(
+    site: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site("torchx_plugins.schedulers.noisy", "print('from a module')\n")
+    site("acme_noisy", "print('from an entry point')\ndef make(session_name): ...\n")
+    entry_points(tmp_path / "one", "acme", "[torchx.schedulers]\nnoisy = acme_noisy:make\n")
+    PluginRegistry().check()
+    print("result")  # noqa: T201 - what a command writes
+    captured = capsys.readouterr()
+    assert captured.out == "result\n"
+    assert captured.err.splitlines() == ["from a module", "from an entry point"]
+
+
+def test_a_decorator_without_parentheses_is_told(site: Write) -> None:
+    site(
+        "torchx_plugins.schedulers.bare",
+        "from torchx.plugins import register\n@register.scheduler\ndef acme(session_name): ...\n",
+    )
+    (error,) = namespace_registry().load_errors(PluginType.SCHEDULER)
+    assert "write `@register.scheduler()`, with the parentheses" in error.error
+
+
 def test_a_namespace_that_cannot_be_imported_is_one_error(site: Write) -> None:
     site("torchx_plugins.tracker.__init__", "import no_such_module_anywhere")
     found = namespace_registry()
@@ -190,12 +247,13 @@ def test_twin_classes_and_sets_are_the_same(site: Write) -> None:
     assert found.errors == []
 
 
-def test_a_factory_that_raises_is_never_the_same(site: Write) -> None:
-    source = """
+@pytest.mark.parametrize("error", ["OSError", "SystemExit(3)"])
+def test_a_factory_that_raises_is_never_the_same(site: Write, error: str) -> None:
+    source = f"""
         from torchx.plugins import register
         @register.named_resource(name="r")
         def made():
-            raise OSError
+            raise {error}
     """
     site("torchx_plugins.named_resources.a", source)
     site("torchx_plugins.named_resources.b", source)
@@ -248,7 +306,14 @@ def test_two_entry_points_of_one_name_are_warned_about(
 
 @pytest.mark.parametrize(
     ("source", "names"),
-    [(None, ["ns", "ep"]), ("3", ["ns", "ep"]), ("1", ["ns"]), ("2", ["ep"]), ("0", [])],
+    [
+        (None, ["ns", "ep"]),
+        ("", ["ns", "ep"]),
+        ("3", ["ns", "ep"]),
+        ("1", ["ns"]),
+        ("2", ["ep"]),
+        ("0", []),
+    ],
 )
 def test_the_environment_says_where_to_look(
     site: Write,
@@ -274,7 +339,7 @@ def test_an_intermediate_releases_switch_is_understood(
     assert find(PluginType.SCHEDULER) == {}
 
 
-@pytest.mark.parametrize("value", ["4", "-1", "1a", "namespace", ""])
+@pytest.mark.parametrize("value", ["4", "-1", "1a", "namespace"])
 def test_another_value_is_refused(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     monkeypatch.setenv("TORCHX_PLUGINS_SOURCE", value)
     registry.cache_clear()
@@ -335,6 +400,40 @@ def test_threads_discover_once(site: Write, tmp_path: Path) -> None:
     assert log.read_text() == "x"
 
 
+def test_modules_that_look_resources_up_do_not_block_those_who_do(tmp_path: Path) -> None:
+    folder = tmp_path / "torchx_plugins" / "schedulers"
+    folder.mkdir(parents=True)
+    (tmp_path / "meeting.py").write_text("import threading\ninside = threading.Event()\n")
+    # one thread finds schedulers and looks a resource up, another one has begun to look one up
+    (folder / "slow.py").write_text(
+        "import meeting, torchx.specs\n"
+        "meeting.inside.wait(1)\n"
+        "torchx.specs.resource(h='cpu.small')\n" + scheduler("slow")
+    )
+    (tmp_path / "custom.py").write_text(
+        "import meeting\nmeeting.inside.set()\nNAMED_RESOURCES = {}\n"
+    )
+    code = (
+        "import os, threading\n"
+        "from torchx.plugins import PluginType, find\n"
+        "from torchx.specs import resource\n"
+        "jobs = [lambda: find(PluginType.SCHEDULER), lambda: resource(h='cpu.small')]\n"
+        "threads = [threading.Thread(target=job, daemon=True) for job in jobs]\n"
+        "for thread in threads: thread.start()\n"
+        "for thread in threads: thread.join(10)\n"
+        "print(*find(PluginType.SCHEDULER)) if not threads[0].is_alive() else os._exit(3)\n"
+    )
+    env = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path]),
+        "TORCHX_CUSTOM_NAMED_RESOURCES": "custom",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "slow\n"), done.stderr
+
+
 def test_a_module_that_asks_for_its_own_kind_is_told(site: Write) -> None:
     site(
         "torchx_plugins.named_resources.a_asks",
@@ -347,6 +446,44 @@ def test_a_module_that_asks_for_its_own_kind_is_told(site: Write) -> None:
     (error,) = registry().errors
     assert error.module == "torchx_plugins.named_resources.a_asks"
     assert "re-entrant named-resource lookup" in error.error
+
+
+def test_it_is_told_alike_whoever_looks_first(site: Write) -> None:
+    site(
+        "torchx_plugins.named_resources.a_asks",
+        "from torchx.specs import resource\nresource(h='gpu.small')\n",
+    )
+    registry().clear()
+    named_resources.reset()
+    (error,) = registry().load_errors(PluginType.NAMED_RESOURCE)
+    assert "re-entrant named-resource lookup" in error.error
+
+
+def test_an_entry_point_that_cannot_be_loaded_is_named(site: Write, tmp_path: Path) -> None:
+    groups = ("named_resources", "tracker", "event_handlers")
+    text = "".join(f"[torchx.{group}]\nbad = acme_no_such:make\n" for group in groups)
+    entry_points(tmp_path, "acme", text)
+    site("unused")
+    sys.path.append(str(tmp_path))
+    try:
+        with pytest.raises(PluginNotLoaded) as resources:
+            resource(h="bad")
+        with pytest.raises(ModuleNotFoundError) as trackers:
+            list(build_trackers({"bad": None}))
+        with pytest.raises(ModuleNotFoundError) as handlers:
+            get_logging_handler("bad")
+    finally:
+        sys.path.remove(str(tmp_path))
+    for caught, kind in (
+        (resources, "named resource"),
+        (trackers, "tracker"),
+        (handlers, "event handler"),
+    ):
+        assert str(caught.value) == (
+            f"the {kind} of <entry point bad = acme_no_such:make> of acme 1.2 cannot be loaded:"
+            " ModuleNotFoundError: No module named 'acme_no_such'"
+        )
+        assert caught.value.name == "acme_no_such"
 
 
 def test_diagnostics_read_back_as_yaml(site: Write, tmp_path: Path) -> None:
@@ -420,7 +557,7 @@ def test_errors_are_values() -> None:
 def test_importing_the_packages_discovers_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "torchx_plugins" / "named_resources"
     folder.mkdir(parents=True)
-    (folder / "noisy.py").write_text("print('imported')\n")
+    (folder / "noisy.py").write_text("import sys\nsys.__stdout__.write('imported\\n')\n")
     code = (
         "import sys, torchx.plugins, torchx.specs; print('before')\n"
         "assert 'importlib.metadata' not in sys.modules\n"

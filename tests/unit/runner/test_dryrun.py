@@ -154,6 +154,30 @@ def test_replicas_learn_of_trackers(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "TORCHX_TRACKER_BAR_CONFIG" not in env
 
 
+@pytest.mark.parametrize(
+    "config",
+    [
+        "[torchx:tracker]\na-b =\na_b =\n[tracker:a-b]\nconfig = 1\n[tracker:a_b]\nconfig = 2\n",
+        "[torchx:tracker]\na-b =\na_b =\n[tracker:a-b]\nconfig = 1\n",
+        "[torchx:tracker]\na-b = x:y\na_b =\n",
+    ],
+)
+def test_trackers_that_the_job_cannot_tell_apart_are_refused(config: str) -> None:
+    runner, scheduler = runner_of()
+    Path(".torchxconfig").write_text(config)
+    with pytest.raises(ValueError, match=r"trackers `a-b` and `a_b` cannot be told apart.*rename"):
+        runner.dryrun(an_app(), "fake")
+    assert scheduler.calls == []
+
+
+def test_trackers_of_like_names_may_have_the_same_settings() -> None:
+    runner, _ = runner_of()
+    Path(".torchxconfig").write_text("[torchx:tracker]\na-b =\nA.B =\n[tracker:a-b]\nconfig =\n")
+    app = runner.dryrun(an_app(), "fake").app
+    assert app is not None
+    assert app.roles[0].env["TORCHX_TRACKERS"] == "a-b,A.B"
+
+
 def test_a_client_may_replace_the_function_that_finds_trackers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -316,10 +316,11 @@ def test_another_kind_is_not_handed_out(caplog):
     assert "__torchx_overlays__" not in caplog.text
 
 
-def test_overlays_are_loaded_from_files(tmp_path: Path):
+def test_overlays_are_loaded_from_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     path = tmp_path / "o"
     path.write_text(json.dumps({"K": {"a": [1]}}))
-    for uri in (str(path), f"file://{path}"):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for uri in (str(path), f"file://{path}", "~/o", "file://~/o"):
         assert get_overlay(role(ns=uri), "ns", "K") == {"a": [1]}
     path.write_text("K:\n  a: !!python/tuple [1, 2]\n")
     assert get_overlay(role(ns=str(path)), "ns", "K") == {"a": (1, 2)}

@@ -157,6 +157,24 @@ def test_a_launched_job_has_its_backend_and_parent(monkeypatch: pytest.MonkeyPat
     assert [child.id for child in AppRun("parent", run.backends).children()] == ["run_id"]
 
 
+def test_a_backend_without_sources_does_not_end_the_job(
+    monkeypatch: pytest.MonkeyPatch, module: types.ModuleType, caplog: pytest.LogCaptureFixture
+) -> None:
+    class NoSources(Memory):
+        def add_source(self, *args: object, **kwargs: object) -> None:
+            raise NotImplementedError("kept nowhere")
+
+    module.none = NoSources  # type: ignore[attr-defined]
+    monkeypatch.setenv("TORCHX_JOB_ID", "run")
+    monkeypatch.setenv("TORCHX_TRACKERS", "acme_trk:none,acme_trk:make")
+    monkeypatch.setenv("TORCHX_PARENT_RUN_ID", "parent")
+    run = app_run_from_env()
+    assert "the parent run `parent` is not noted by NoSources: kept nowhere" in caplog.text
+    assert module.made[0].sources("run") == [TrackerSource("parent", None)]
+    with pytest.raises(NotImplementedError):  # what the program itself asks for is not passed over
+        run.add_source("other")
+
+
 def test_everything_goes_to_every_backend() -> None:
     first, second = Memory(), Memory()
     run = AppRun("r", [first, second])

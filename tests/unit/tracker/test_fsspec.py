@@ -3,11 +3,17 @@
 import json
 import multiprocessing
 import os
+import random
+import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import fsspec
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -48,7 +54,9 @@ def test_the_layout_is_that_of_the_published_format(tracker: FsspecTracker) -> N
     tracker.add_source(RUN, "ext", "ds")
     tracker.add_source(RUN, "bare")
     found = files(tracker)
-    names = sorted(found)
+    lines = [name for name in found if "/sources.lines/" in name]
+    assert len(lines) == (2 if isinstance(tracker._files, RemoteFiles) else 0)
+    names = sorted(found.keys() - set(lines))
     assert {name.rsplit("/", 1)[0] for name in names} == {
         f"{ENCODED}/metadata",
         f"{ENCODED}/artifacts",
@@ -143,6 +151,16 @@ def test_a_name_with_a_line_break_is_refused(tracker: FsspecTracker) -> None:
     assert files(tracker) == {}
 
 
+@pytest.mark.timeout(10)
+def test_blanks_around_a_name_do_not_count(tracker: FsspecTracker) -> None:
+    for name in (" b", "b\t", " b"):
+        tracker.add_source(RUN, "s", name)
+    tracker.add_source(RUN, "s", "  ")
+    assert list(tracker.sources(RUN)) == [TrackerSource("s", "b"), TrackerSource("s", None)]
+    assert list(tracker.sources(RUN, " b")) == [TrackerSource("s", "b")]
+    assert files(tracker)[f"{ENCODED}/sources/OM======"] == "b\n\n"
+
+
 def test_lineage_goes_both_ways(tracker: FsspecTracker) -> None:
     tracker.add_metadata("parent", a=1)
     tracker.add_source("child", "parent", "model")
@@ -166,14 +184,29 @@ def test_what_others_left_is_told_and_not_fatal(
     (root / "a file").write_text("x")
     (root / ENCODED / "metadata" / "1").write_text('{"metadata": {"half"')
     (root / ENCODED / "metadata" / "2").write_text("[]")
+    (root / ENCODED / "metadata" / "3").write_text("[" * 100_000)
+    os.mkfifo(root / ENCODED / "metadata" / "4")
     (root / ENCODED / "artifacts" / "notes.txt").write_text("{}")
+    (root / ENCODED / "artifacts" / "5").write_text('{"name": ["l"], "path": "", "metadata": null}')
+    (root / ENCODED / "artifacts" / "6").write_text('{"name": "n", "path": 1, "metadata": null}')
+    (root / ENCODED / "artifacts" / "7").write_text('{"name": "n", "path": "", "metadata": [1]}')
+    os.mkfifo(root / ENCODED / "sources" / backend._encode("pipe"))
     (root / ENCODED / "sources" / "README").write_text("x")
     assert tracker.metadata(RUN) == {"k": 1}
     assert list(tracker.artifacts(RUN)) == ["m"]
     assert list(tracker.sources(RUN)) == [TrackerSource("s", None)]
     assert tracker.run_ids() == [RUN]
-    for told in ("a foreign folder", "metadata/1", "metadata/2", "notes.txt", "README"):
+    for told in (
+        "a foreign folder",
+        "metadata/1",
+        "metadata/2",
+        "metadata/3",
+        "notes.txt",
+        "README",
+    ):
         assert told in caplog.text
+    for name in ("5", "6", "7"):
+        assert f"artifacts/{name}" in caplog.text
 
 
 def test_the_root_must_exist(tmp_path: Path) -> None:
@@ -235,6 +268,44 @@ def test_writers_at_once_lose_nothing(tmp_path: Path) -> None:
     assert len(tracker.artifacts("run")) == writers * count
     assert len({s.artifact_name for s in tracker.sources("run")}) == writers * count
     assert list(tmp_path.rglob("*.tmp")) == []
+
+
+class SlowStore(MemoryFileSystem):
+    """Objects in memory that take their time, so that writers come between each other."""
+
+    protocol = "slow"
+
+    def cat_file(self, *args: Any, **kwargs: Any) -> Any:
+        time.sleep(random.random() * 0.02)
+        return super().cat_file(*args, **kwargs)
+
+    def pipe_file(self, *args: Any, **kwargs: Any) -> Any:
+        time.sleep(random.random() * 0.02)
+        return super().pipe_file(*args, **kwargs)
+
+
+def test_writers_at_once_lose_nothing_where_there_are_no_locks() -> None:
+    store = SlowStore()
+    store.makedirs("/slow", exist_ok=True)
+    tracker = FsspecTracker(store, "/slow")
+    tracker.add_metadata("source", k=1)
+    runs, writers = 5, 8
+    try:
+        for run in range(runs):
+            barrier = threading.Barrier(writers)
+
+            def add(rank: int, run: int = run, barrier: threading.Barrier = barrier) -> None:
+                barrier.wait()
+                tracker.add_source(f"run{run}", "source", f"rank{rank}")
+
+            with ThreadPoolExecutor(writers) as pool:
+                list(pool.map(add, range(writers)))
+        everything = {f"rank{rank}" for rank in range(writers)}
+        for run in range(runs):
+            assert {s.artifact_name for s in tracker.sources(f"run{run}")} == everything
+        assert len(tracker.lineage("source").descendants) == runs * writers
+    finally:
+        store.rm("/slow", recursive=True)
 
 
 # -- config -----------------------------------------------------------------------------------

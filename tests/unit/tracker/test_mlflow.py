@@ -1,6 +1,12 @@
 """The MLflow backend, on a store of MLflow's own in a temporary folder."""
 
+import multiprocessing
 import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +23,7 @@ mlflow = pytest.importorskip(
     "mlflow", reason="MLflow is not installed: pip install 'torchx[mlflow]'"
 )
 
+from torchx.tracker.api import AppRun  # noqa: E402  after the skip
 from torchx.tracker.mlflow import MLflowTracker, create_tracker  # noqa: E402  after the skip
 
 RUN = "local_cwd://torchx/train-x1"
@@ -40,6 +47,22 @@ def test_the_experiment_is_made_once(tracker: MLflowTracker, uri: str) -> None:
     assert tracker.experiment_name == "exp"
     assert tracker.artifact_location.endswith("/artifacts")
     assert tracker.tracking_uri == uri
+
+
+def test_the_default_store_is_a_folder_for_temporary_files(tmp_path: Path) -> None:
+    code = (
+        "from torchx.tracker.mlflow import MLflowTracker\n"
+        "made = MLflowTracker('e')\n"
+        "made.add_metadata('r', a=1)\n"
+        "print(made.metadata('r')['a'])\n"
+    )
+    env = {**os.environ, "TMPDIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "1\n"
+    assert (tmp_path / "torchx/mlruns").is_dir()
 
 
 def test_the_default_experiment_names_user_and_host() -> None:
@@ -84,6 +107,81 @@ def test_two_runs_of_a_name_are_refused(tracker: MLflowTracker) -> None:
         mlflow.end_run()
     with pytest.raises(RuntimeError, match=f"More than 1 run found for run_name `{RUN}`"):
         tracker.get_run(RUN)
+
+
+def test_the_job_takes_the_oldest_of_its_runs(
+    tracker: MLflowTracker, uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for k in range(2):
+        mlflow.start_run(experiment_id=tracker.experiment_id, run_name=RUN)
+        mlflow.set_tags({"k": k})
+        mlflow.end_run()
+    assert tracker.metadata(RUN)["k"] == "0"
+    assert tracker.artifacts(RUN) == {}
+    assert tracker.run_ids() == [RUN]
+    monkeypatch.setenv("TORCHX_JOB_ID", RUN)
+    again = MLflowTracker("exp", uri)
+    again.add_metadata(RUN, later=1)
+    again.close()
+    assert (tracker.metadata(RUN)["k"], tracker.metadata(RUN)["later"]) == ("0", "1")
+
+
+def replica(uri: str, rank: int, barrier: Any, runs: Any) -> None:
+    MLflowTracker("other", uri)  # opens the store, which takes its time
+    barrier.wait(60)
+    tracker = MLflowTracker("exp", uri)
+    tracker.add_metadata(RUN, **{f"rank{rank}": 1})
+    runs.put(tracker.get_run_id(RUN))
+    tracker.close()
+
+
+def check_replicas_share_a_run(uri: str, number: int) -> None:
+    context = multiprocessing.get_context("spawn")
+    barrier, runs = context.Barrier(number), context.Queue()
+    processes = [
+        context.Process(target=replica, args=(uri, rank, barrier, runs)) for rank in range(number)
+    ]
+    for process in processes:
+        process.start()
+    found = {runs.get(timeout=60) for _ in processes}
+    for process in processes:
+        process.join()
+    assert len(found) == 1
+    reader = MLflowTracker("exp", uri)
+    assert reader.run_ids() == [RUN]
+    assert {f"rank{rank}" for rank in range(number)} <= reader.metadata(RUN).keys()
+    assert len(mlflow.search_runs([reader.experiment_id], output_format="list")) == 1
+
+
+def test_replicas_that_start_at_once_share_a_run(uri: str) -> None:
+    check_replicas_share_a_run(uri, 3)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[str]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "mlflow", "server", "--port", str(port), "--workers", "1"]
+    command += ["--backend-store-uri", f"sqlite:///{tmp_path}/server.db"]
+    with (tmp_path / "server.log").open("wb") as log:
+        process = subprocess.Popen(command, cwd=tmp_path, stdout=log, stderr=log)
+    try:
+        while process.poll() is None:
+            try:
+                urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5).close()
+                break
+            except OSError:
+                time.sleep(0.2)
+        assert process.poll() is None, (tmp_path / "server.log").read_text()
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def test_replicas_share_a_run_of_a_server_too(server: str) -> None:
+    check_replicas_share_a_run(server, 3)
 
 
 def test_artifacts_are_uploaded(tracker: MLflowTracker, tmp_path: Path) -> None:
@@ -142,6 +240,22 @@ def test_what_mlflow_does_not_know_is_refused(tracker: MLflowTracker) -> None:
         tracker.lineage(RUN)
 
 
+def test_a_parent_run_does_not_end_the_job(
+    tmp_path: Path, uri: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / ".torchxconfig").write_text(f"[tracker:mlflow]\ntracking_uri = {uri}\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TORCHX_JOB_ID", RUN)
+    monkeypatch.setenv("TORCHX_TRACKERS", "torchx.tracker.mlflow:create_tracker")
+    monkeypatch.setenv("TORCHX_PARENT_RUN_ID", "parent")
+    AppRun.run_from_env.cache_clear()
+    run = AppRun.run_from_env()
+    AppRun.run_from_env.cache_clear()
+    run.add_metadata(lr=0.1)
+    mlflow.end_run()
+    assert "the parent run `parent` is not noted by MLflowTracker" in caplog.text
+
+
 def test_a_config_file_makes_a_tracker(
     tmp_path: Path, uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -162,8 +276,5 @@ def test_an_unknown_setting_is_refused(tmp_path: Path) -> None:
 
 
 def test_importing_the_module_needs_no_mlflow() -> None:
-    import subprocess
-    import sys
-
     code = "import sys; import torchx.tracker.mlflow; assert 'mlflow' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, env=dict(os.environ))

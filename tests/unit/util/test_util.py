@@ -6,6 +6,7 @@ import sys
 import textwrap
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Annotated, Optional
 
 import pytest
@@ -205,6 +206,19 @@ def test_modules_and_attributes_are_loaded(tmp_path: Path, monkeypatch, caplog):
         modules.import_attr("os", "nope", 5)
 
 
+def test_a_module_that_exits_does_not_end_the_process(tmp_path: Path, monkeypatch, caplog):
+    (tmp_path / "leaving_mod.py").write_text("import sys\nsys.exit('bye')\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert modules.load_module("leaving_mod") is None
+    assert "cannot load `leaving_mod`: RuntimeError: it calls `sys.exit('bye')`" in caplog.text
+    with pytest.raises(RuntimeError, match="it calls"):
+        modules.import_attr("leaving_mod", "x", 5)
+    point = SimpleNamespace(name="x", value="leaving_mod:x", load=lambda: __import__("leaving_mod"))
+    monkeypatch.setattr(entrypoints.metadata, "entry_points", lambda *, group: [point])
+    with pytest.raises(RuntimeError, match="it calls"):
+        entrypoints.load("torchx.anything", "x")
+
+
 def test_component_files_are_read_from_disk_or_package(tmp_path: Path):
     (tmp_path / "f.py").write_text("x")
     assert io.read_conf_file(str(tmp_path / "f.py")) == "x"
@@ -262,7 +276,6 @@ def test_settings_name_the_variables():
     names = {k: v for k, v in vars(settings).items() if k.startswith("ENV_")}
     assert names == {f"ENV_{v}": v for v in names.values()}
     assert set(names.values()) == {
-        "TORCHX_INSECURE_REGISTRIES",
         "TORCHX_TRACKERS",
         "TORCHX_PARENT_RUN_ID",
         "TORCHX_JOB_ID",

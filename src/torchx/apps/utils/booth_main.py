@@ -10,8 +10,8 @@ def booth(x1: float, x2: float) -> float:
     return (x1 + 2 * x2 - 7) ** 2 + (2 * x1 + x2 - 5) ** 2
 
 
-def main(argv: list[str] | None = None) -> None:
-    """Command line of ``utils.booth``."""
+def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
+    """Options of ``utils.booth``; those of this process for ``None``."""
     parser = argparse.ArgumentParser(description="evaluates the booth function")
     parser.add_argument("--x1", type=float, required=True)
     parser.add_argument("--x2", type=float, required=True)
@@ -19,7 +19,12 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument(
         "--tracker_base", default="/tmp/torchx-utils-booth", help="URI of the results' folder"
     )
-    args = parser.parse_args(argv)
+    return parser.parse_args(argv)
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Command line of ``utils.booth``."""
+    args = parse_args(argv)
     tracker = FsspecResultTracker(args.tracker_base)
     tracker[args.trial_idx] = {"booth_eval": booth(args.x1, args.x2)}
 

@@ -4,8 +4,8 @@ import argparse
 import sys
 
 
-def main(argv: list[str] | None = None) -> None:
-    """Command line of ``utils.copy``."""
+def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
+    """Options of ``utils.copy``; those of this process for ``None``."""
     parser = argparse.ArgumentParser(description="copies a file between fsspec file systems")
     parser.add_argument("--src", required=True, help="path or URL of the file")
     parser.add_argument("--dst", required=True, help="path or URL to copy it to")
@@ -13,6 +13,12 @@ def main(argv: list[str] | None = None) -> None:
     args = parser.parse_args(argv)
     if args.bufsize < 1:
         parser.error(f"--bufsize: `{args.bufsize}` is no size, give 1 or more")
+    return args
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Command line of ``utils.copy``."""
+    args = parse_args(argv)
     copy(args.src, args.dst, args.bufsize)
 
 

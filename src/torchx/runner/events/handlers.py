@@ -15,9 +15,11 @@ def get_logging_handler(destination: str = "null") -> "logging.Handler":
     import logging
 
     from torchx._plugin_lookup import plugins
+    from torchx.util.entrypoints import check_loads
 
     make = plugins("EVENT_HANDLER").get(destination)
     if make is None:
         make = {"console": logging.StreamHandler, "null": logging.NullHandler}[destination]
+    check_loads(make, "event handler")
     handler: logging.Handler = make()
     return handler

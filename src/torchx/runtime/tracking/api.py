@@ -7,6 +7,9 @@ from typing import Any
 KeyType = int | str
 ResultType = int | float | str
 
+# also for a key above or below another one, `x` and `x/y`; fsspec's memory raises the last
+_NO_FILE = (FileNotFoundError, IsADirectoryError, NotADirectoryError, FileExistsError)
+
 
 class ResultTracker(abc.ABC):
     """Maps keys to results, which are flat dicts."""
@@ -51,7 +54,7 @@ class FsspecResultTracker(ResultTracker):
         try:
             with fs.open(path, "r", encoding="utf-8") as f:
                 results: dict[str, ResultType] = json.load(f)
-        except FileNotFoundError:
+        except _NO_FILE:
             return {}
         return results
 

@@ -4,6 +4,7 @@ Local files go past fsspec, which takes several times as long; both ways give th
 """
 
 import os
+import stat
 import threading
 import time
 import uuid
@@ -151,9 +152,15 @@ def _write_all(number: int, data: bytes) -> None:
 
 
 def _read_whole(path: str) -> bytes:
-    """What ``open(path, "rb").read()`` gives, in a third of the time for small files."""
-    number = os.open(path, os.O_RDONLY)
+    """What ``open(path, "rb").read()`` gives, in a third of the time for small files.
+
+    Raises:
+        OSError: also for what is no file, such as a pipe, which is not waited for.
+    """
+    number = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
+        if not stat.S_ISREG(os.fstat(number).st_mode):
+            raise OSError("it is not a file")
         data = piece = os.read(number, _PIECE)
         while len(piece) == _PIECE:
             piece = os.read(number, _PIECE)
@@ -186,7 +193,10 @@ def _line_to_add(text: str, line: str) -> str:
 class RemoteFiles:
     """Files of any other file system, most of which store objects whole.
 
-    Lines are added by reading and writing the object, and looked at again: there is no lock.
+    Lines are added by reading and writing the object, without a lock: what one writes, another who
+    has read before may write over. So each line is first noted in an object of its own, below
+    ``{folder}.lines/{name}/``, and nobody is done before the object has all lines that are noted
+    there. Whoever is last to write puts back what was lost.
     """
 
     def __init__(self, fs: "AbstractFileSystem") -> None:
@@ -221,18 +231,36 @@ class RemoteFiles:
     def add_line(self, folder: str, name: str, line: str) -> None:
         self._fs.makedirs(folder, exist_ok=True)
         path = f"{folder}/{name}"
+        text = self._read(path)
+        if not _line_to_add(text, line):
+            return
+        noted = f"{folder}.lines/{name}"
+        self._fs.makedirs(noted, exist_ok=True)
+        self._fs.pipe_file(f"{noted}/{_line_id(line)}", line.encode())
         pause_s = _FIRST_PAUSE_S
         for _ in range(_TRIES):
+            complete = self._with_lines(text, noted, line)
+            if complete == text:
+                return
+            self._fs.pipe_file(path, complete.encode())
             text = self._read(path)
-            added = _line_to_add(text, line)
-            if not added:
-                return
-            self._fs.pipe_file(path, (text + added).encode())
-            if not _line_to_add(self._read(path), line):
-                return
-            time.sleep(pause_s)
-            pause_s = min(2 * pause_s, 1.0)
-        logger.warning("`%s` is not noted in `%s`: others keep writing it", line, path)
+            if text != complete:
+                time.sleep(pause_s)
+                pause_s = min(2 * pause_s, 1.0)
+                text = self._read(path)
+        logger.warning("`%s` may not be noted in `%s`: others keep writing it", line, path)
+
+    def _with_lines(self, text: str, noted: str, line: str) -> str:
+        """The text with the line and with all that are noted."""
+        text += _line_to_add(text, line)
+        known = {_line_id(line.strip()) for line in text.split("\n")}
+        for name in (_name(info) for info in self._list(noted) if info["type"] == "file"):
+            if name in known:
+                continue
+            other = self._read(f"{noted}/{name}")
+            if _line_id(other) == name:  # else it is still being written, by one who looks later
+                text += _line_to_add(text, other)
+        return text
 
     def _read(self, path: str) -> str:
         try:
@@ -240,6 +268,11 @@ class RemoteFiles:
         except FileNotFoundError:
             return ""
         return data.decode("utf-8", errors="replace")
+
+
+def _line_id(line: str) -> str:
+    """What the line is noted under, the same for all writers."""
+    return uuid.uuid5(uuid.NAMESPACE_OID, line).hex
 
 
 def _name(info: dict[str, Any]) -> str:

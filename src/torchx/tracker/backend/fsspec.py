@@ -7,6 +7,10 @@ Below the root, with ``enc`` for Base32 of the ASCII text:
     {enc(run_id)}/sources/{enc(source_id)}    names of artifacts, one a line; a blank one for none
     {enc(run_id)}/descendants/{enc(child)}    likewise, written by the child
 
+Other file systems than local ones have no locks, and writers there keep each line once more:
+
+    {enc(run_id)}/sources.lines/{enc(source_id)}/{hash}    also descendants.lines; readers skip it
+
 Several processes may write at once. A file that cannot be read is named in a warning.
 """
 
@@ -144,23 +148,26 @@ class FsspecTracker(TrackerBase):
     def add_source(self, run_id: str, source_id: str, artifact_name: str | None = None) -> None:
         """Notes a source, also at the source itself if it is a run that is tracked here.
 
+        Blanks around the name of the artifact are left out.
+
         Raises:
             ValueError: for a name of an artifact with a line break.
         """
-        line = artifact_name or ""
-        if "\n" in line or "\r" in line:
+        if artifact_name and ("\n" in artifact_name or "\r" in artifact_name):
             msg = f"the name of an artifact must be one line, given: {artifact_name!r}"
             raise InvalidInput(msg)
+        line = (artifact_name or "").strip()
         paths = self._path_builder
         self._files.add_line(paths.part(run_id, _SOURCES), _encode(source_id), line)
         if self._files.exists(paths.run(source_id)):
             self._files.add_line(paths.part(source_id, _DESCENDANTS), _encode(run_id), line)
 
     def sources(self, run_id: str, artifact_name: str | None = None) -> Iterable[TrackerSource]:
+        wanted = artifact_name.strip() if artifact_name is not None else None
         return [
             source
             for source in self._links(run_id, _SOURCES)
-            if artifact_name is None or source.artifact_name == artifact_name
+            if wanted is None or source.artifact_name == wanted
         ]
 
     def lineage(self, run_id: str) -> Lineage:
@@ -195,7 +202,7 @@ class FsspecTracker(TrackerBase):
         for name, data in self._files.read_all(folder):
             try:
                 yield parse(json.loads(data))
-            except (ValueError, TypeError, KeyError) as err:
+            except (ValueError, TypeError, KeyError, RecursionError) as err:
                 _report(f"{folder}/{name}", f"{type(err).__name__}: {err}")
 
     def _links(self, run_id: str, part: str) -> Iterator[TrackerSource]:
@@ -219,7 +226,12 @@ def _metadata_of(entry: Any) -> dict[str, object]:
 
 
 def _artifact_of(entry: Any) -> TrackerArtifact:
-    return TrackerArtifact(entry["name"], entry["path"], entry["metadata"])
+    name, path, metadata = entry["name"], entry["path"], entry["metadata"]
+    if not isinstance(name, str) or not isinstance(path, str):
+        raise TypeError("`name` and `path` are not text")
+    if metadata is not None and not isinstance(metadata, dict):
+        raise TypeError("`metadata` is not an object")
+    return TrackerArtifact(name, path, metadata)
 
 
 def _decoded(name: str, where: str) -> str | None:

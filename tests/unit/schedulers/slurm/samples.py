@@ -1,16 +1,15 @@
 """Answers of squeue and sacct in the shapes of each version, cut down to what is read.
 
 Those of Slurm 22.05 were recorded on a cluster (``scripts/engines/slurm``) and are whole, in
-``recorded/22.05``. What is in this module was not recorded: it is written after Slurm's public
-documentation (the job record in the REST API references of data_parser v0.0.37 to v0.0.41, the state
-codes in the manual pages of squeue and sacct), also for what that cluster cannot show: a node that
-fails, a preemption, memory that runs out.
+``recorded/22.05``. What is in this module was not recorded: it is written by hand, in the shapes
+that Slurm documents for the job records of its versions and in the manual pages of squeue and sacct.
+That is so for all other versions, and for what that cluster cannot show: a node that fails, a
+preemption, memory that runs out.
 """
 
 import json
 from pathlib import Path
 from typing import Any
-
 
 US = "\x1f"
 RECORDED = Path(__file__).parent / "recorded" / "22.05"
@@ -133,7 +132,7 @@ SACCT_ENDS = {
     "TIMEOUT": "0:0",
     "REQUEUED": "0:0",
 }
-"""How sacct tells the end of a job, by the manual page; REQUEUED is shown of an earlier run only."""
+"""How sacct tells the end of a job; REQUEUED is shown of an earlier run only."""
 
 SACCT_HEADER = "JobID|State|ExitCode|WorkDir|NodeList|SubmitLine|JobName\n"
 _LINE = "sbatch --parsable /work/torchx-sbatch.sh torchx:tok:train"

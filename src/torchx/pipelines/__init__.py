@@ -1,0 +1,1 @@
+"""Empty: adapters for pipelines are no longer here, but the package can be imported."""
