@@ -2,9 +2,9 @@
 
 Those of Slurm 22.05 were recorded on a cluster (``scripts/engines/slurm``) and are whole, in
 ``recorded/22.05``. What is in this module was not recorded: it is written by hand, in the shapes
-that Slurm documents for the job records of its versions and in the manual pages of squeue and sacct.
-That is so for all other versions, and for what that cluster cannot show: a node that fails, a
-preemption, memory that runs out.
+that Slurm documents for the job records of its versions and in its manual pages. That is so for all
+other versions, and for what that cluster cannot show: a node that fails, a preemption, memory that
+runs out.
 """
 
 import json
