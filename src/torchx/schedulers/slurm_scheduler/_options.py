@@ -130,6 +130,12 @@ def check_options(cfg: Mapping[str, CfgVal]) -> None:
         raise InvalidInput(msg)
     for name in ("comment", "job_dir", "container_image", "container_mounts"):
         check_text(f"option `{name}`", cfg.get(name))
+    for name in ("comment", "job_dir"):  # both are told by sacct, one job on a line
+        if any(ord(char) < ord(" ") for char in str(cfg.get(name) or "")):
+            msg = (
+                f"option `{name}` must be one line without control characters, given: {cfg[name]!r}"
+            )
+            raise InvalidInput(msg)
     if cfg.get("container_mounts") and not cfg.get("container_image"):
         from torchx._lazy_logger import get_logger
 

@@ -255,8 +255,16 @@ def het_groups(replicas: Sequence[SlurmReplicaRequest]) -> list[int]:
 
 
 def mark(token: str, app_name: str) -> str:
-    """The argument of the script by which a job is known as one of ours."""
-    return f"{MARK}{token}:{safe_name(app_name)}"
+    """The argument of the script by which a job is known as one of ours.
+
+    >>> mark("x1", "modèle/1")
+    'torchx:x1:mod%C3%A8le%2F1'
+    """
+    if safe_name(app_name) != app_name:
+        from urllib.parse import quote  # slow to import, and seldom needed
+
+        app_name = quote(app_name, safe="", errors="replace")
+    return f"{MARK}{token}:{app_name}"
 
 
 def parse_mark(command: str) -> tuple[str, str] | None:
@@ -269,6 +277,10 @@ def parse_mark(command: str) -> tuple[str, str] | None:
     if not word.startswith(MARK):
         return None
     token, _, name = word[len(MARK) :].partition(":")
+    if "%" in name:
+        from urllib.parse import unquote
+
+        name = unquote(name)
     return token, name
 
 

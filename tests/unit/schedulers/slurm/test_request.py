@@ -286,6 +286,13 @@ def test_a_value_that_is_no_word_is_refused_by_the_name_of_its_option(name, valu
         build(role(), **{name: value})
 
 
+@pytest.mark.parametrize("name", ["comment", "job_dir"])
+@pytest.mark.parametrize("value", ["a\nb", "a\r", "a\x1fb"])
+def test_a_value_that_would_split_the_row_of_a_job_is_refused(name, value):
+    with pytest.raises(InvalidInput, match=f"`{name}` must be one line"):
+        build(role(), **{name: value})
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [

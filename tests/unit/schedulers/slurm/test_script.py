@@ -227,7 +227,10 @@ def test_values_that_no_process_can_have_are_refused():
 
 
 def test_a_comment_with_line_breaks_stays_a_comment(srun):
-    text = script_of(Role("r", "", entrypoint="true"), comment="x\ntouch pwned\n#SBATCH --hold\r")
+    """The command line is shown in one; a program may have added to it."""
+    request = build_request(AppDef("app", [Role("r", "", entrypoint="true")]), {}, Facts())
+    request.cmd.append("--comment=x\ntouch pwned\n#SBATCH --hold\r")
+    text = request.materialize()
     run_script(text, srun, code=0)
     assert not (srun / "pwned").exists()
     assert "\n#SBATCH --hold" not in text
