@@ -37,7 +37,7 @@ def job_21_08(job_id: int, name: str, state: str, **more: Any) -> dict[str, Any]
         "restart_cnt": 0,
         "nodes": "n1",
         "current_working_directory": "/work",
-        "command": "/work/torchx-sbatch.sh torchx:tok:train",
+        "command": "/jobs/torchx-sbatch.sh torchx:tok:train",
         "job_resources": {
             "nodes": "n1",
             "allocated_nodes": [{"nodename": "n1", "cpus_used": 4, "memory_allocated": 64}],
@@ -99,7 +99,7 @@ def het(make: Any, leader: int, *states: str) -> list[dict[str, Any]]:
 
 def squeue_text_20_11(job_id: str, name: str, state: str, reason: str = "None") -> str:
     """20.11: no JSON; ``squeue --format`` with our fields, the same in all later versions."""
-    command = "/work/torchx-sbatch.sh torchx:tok:train"
+    command = "/jobs/torchx-sbatch.sh torchx:tok:train"
     return US.join([job_id, state, reason, "me", "n1", "/work", command, name]) + "\n"
 
 
@@ -135,7 +135,7 @@ SACCT_ENDS = {
 """How sacct tells the end of a job; REQUEUED is shown of an earlier run only."""
 
 SACCT_HEADER = "JobID|State|ExitCode|WorkDir|NodeList|SubmitLine|JobName\n"
-_LINE = "sbatch --parsable /work/torchx-sbatch.sh torchx:tok:train"
+_LINE = "sbatch --parsable /jobs/torchx-sbatch.sh torchx:tok:train"
 SACCT_ONE = f"""\
 {SACCT_HEADER}12|COMPLETED|0:0|/work|n[1-2]|{_LINE}|train-0
 12.batch|COMPLETED|0:0||n1||batch

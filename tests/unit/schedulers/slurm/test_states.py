@@ -115,7 +115,7 @@ def test_a_running_job_of_each_version(make):
     (role,) = found.roles
     assert (role.name, role.num_replicas, role.image) == ("train", 1, "/work")
     assert (role.resource.cpu, role.resource.gpu, role.resource.memMB) == (4, -1, 64)
-    assert role.entrypoint.startswith("/work/torchx-sbatch.sh")
+    assert role.entrypoint.startswith("/jobs/torchx-sbatch.sh")
     (replica,) = found.roles_statuses[0].replicas
     assert (replica.id, replica.state, replica.hostname) == (0, AppState.RUNNING, "n1")
 
