@@ -66,6 +66,8 @@ class DockerWorkspaceMixin(WorkspaceMixin[dict[str, tuple[str, str]]]):
         self.__client = docker_client
         self.__client_is_own = docker_client is None
         self.__pushed: dict[str, str] = {}
+        self.__quiet: set[str] = set()
+        """Names of images whose push is not shown."""
         self.__plans: dict[str, Plan] = {}
 
     @property
@@ -94,7 +96,12 @@ class DockerWorkspaceMixin(WorkspaceMixin[dict[str, tuple[str, str]]]):
             " image in the registry, without a daemon; `auto`: the second, if `image_repo` is given"
             f" and the workspace has no {TORCHX_DOCKERFILE}",
         )
-        opts.add("quiet", type_=bool, default=False, help="do not log the output of image builds")
+        opts.add(
+            "quiet",
+            type_=bool,
+            default=False,
+            help="do not show the output of image builds, nor the progress of pulls and pushes",
+        )
         return opts
 
     def caching_build_workspace_and_update_role(
@@ -152,6 +159,7 @@ class DockerWorkspaceMixin(WorkspaceMixin[dict[str, tuple[str, str]]]):
             tag = role.image.removeprefix(_LOCAL_ID)
             images[role.image] = (repository, tag)
             role.image = f"{repository}:{tag}"
+            (self.__quiet.add if cfg.get("quiet") else self.__quiet.discard)(role.image)
         return images
 
     def planned_images(self, app: AppDef) -> dict[str, tuple[str, str]]:
@@ -172,9 +180,11 @@ class DockerWorkspaceMixin(WorkspaceMixin[dict[str, tuple[str, str]]]):
             if not image.startswith(_LOCAL_ID):
                 self._push_plan(image)
                 continue
-            digest = _docker.push(self._docker_client, image, repository, tag)
+            name = f"{repository}:{tag}"
+            quiet = name in self.__quiet
+            digest = _docker.push(self._docker_client, image, repository, tag, quiet=quiet)
             if digest:
-                self.__pushed[f"{repository}:{tag}"] = f"{repository}@{digest}"
+                self.__pushed[name] = f"{repository}@{digest}"
                 logger.info("pushed `%s:%s` as `%s@%s`", repository, tag, repository, digest)
 
     def pushed_image(self, image: str) -> str:

@@ -91,8 +91,8 @@ def test_the_workspace_is_sent_with_a_default_dockerfile(daemon, builder, tmp_pa
     assert json.loads(sent["buildargs"]) == {"IMAGE": "base", "WORKSPACE": str(source)}
     assert json.loads(sent["labels"]) == {"torchx.pytorch.org/version": __version__}
     assert sent["dockerfile"] == TORCHX_DOCKERFILE
-    assert {key: sent.get(key) for key in ("pull", "rm", "nocache")} == {
-        "pull": "False", "rm": "True", "nocache": "False"
+    assert {key: sent.get(key) for key in ("pull", "rm", "forcerm", "nocache")} == {
+        "pull": "False", "rm": "True", "forcerm": "True", "nocache": "False"
     }  # fmt: skip
     assert "POST /images/create" not in daemon.requests
     logged = [r.getMessage() for r in caplog.records if r.name.endswith("docker_workspace")]
@@ -219,6 +219,13 @@ def test_without_a_daemon_there_is_one_clear_line(builder, tmp_path: Path, monke
     assert "\n" not in text
 
 
+@pytest.mark.parametrize("host", ["tcp://localhost:port", "nothing://x"])
+def test_an_address_that_is_none_is_named(builder, tmp_path: Path, monkeypatch, host):
+    monkeypatch.setenv("DOCKER_HOST", host)
+    with pytest.raises(BackendUnavailable, match=f"on `{host}` .*set DOCKER_HOST"):
+        build(builder, role(make(tmp_path, "x")))
+
+
 def test_without_the_sdk_the_extra_is_named(builder, tmp_path: Path, monkeypatch):
     monkeypatch.setitem(sys.modules, "docker", None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'torchx\[docker\]'"):
@@ -342,6 +349,20 @@ def test_a_pushed_image_is_known_by_its_digest(daemon, builder, capsys):
         "POST /images/h/i/push",
     ]
     assert capsys.readouterr().err == "docker push l: Pushed\n"
+
+
+def test_a_quiet_push_shows_nothing(daemon, builder, capsys):
+    app = AppDef("a", [Role("r", BUILT_ID)])
+    for quiet in (True, False):
+        cfg = {"image_repo": "h/i", "quiet": quiet}
+        images = builder.dryrun_push_images(AppDef("a", [Role("r", BUILT_ID)]), cfg)
+        daemon.images[BUILT_ID], daemon.pushes = BUILT_ID, [DONE]
+        builder.push_images(images)
+        assert (capsys.readouterr().err == "") is quiet
+    assert builder.dryrun_push_images(app, {"image_repo": "h/i", "quiet": True})
+    daemon.pushes = [[{"error": "denied"}]]
+    with pytest.raises(RuntimeError, match="denied"):
+        builder.push_images({BUILT_ID: ("h/i", "c" * 64)})
 
 
 def test_nothing_to_push_needs_no_daemon(builder, monkeypatch: pytest.MonkeyPatch):
