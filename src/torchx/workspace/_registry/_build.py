@@ -15,6 +15,7 @@ from torchx._lazy_logger import get_logger
 from torchx.errors import BackendUnavailable, InvalidInput
 from torchx.specs.api import Workspace
 from torchx.version import __version__
+from torchx.workspace._errors import LEAVE_OUT
 from torchx.workspace._registry._base import BaseImage, BaseTree, Node, fetch_base
 from torchx.workspace._registry._blobs import (
     Blob,
@@ -227,7 +228,7 @@ def check_fit(entries: Sequence[Entry], tree: BaseTree, prefix: str, image: str)
         msg = (
             f"`{entry.path}` of the workspace is a {entry.kind}, but the image `{image}` has"
             f" {has.replace('a dir', 'a directory')} at `/{prefix}{entry.path}`; set a WORKDIR of"
-            " its own in the image, or leave it out with a line in `.torchxignore`"
+            f" its own in the image, or {LEAVE_OUT}"
         )
         raise InvalidInput(msg.replace("is a dir,", "is a directory,"))
 
