@@ -100,6 +100,10 @@ class WorkspaceMixin(abc.ABC, Generic[T]):
         msg = f"`{type(self).__qualname__}` does not push images"
         raise NotImplementedError(msg)
 
+    def pushed_image(self, image: str) -> str:
+        """The name to submit for an image of a role after ``push_images``; by default the same."""
+        return image
+
 
 class MultiWorkspaceMixin(WorkspaceMixin[tuple[str, Any]]):
     """Lets the user choose among several builders with the option ``workspace_type``."""
