@@ -37,6 +37,24 @@ _HOST = r"(?:[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*|\[[0-9a-fA-F:]+\])(?::[0-9]+)?"
 _REPOSITORY = re.compile(rf"(?:{_HOST}/)?{_PART}(?:/{_PART})*")
 
 
+_REPO_HELP = (
+    "repository that built images are pushed to, such as example.com/team/img; needed by backends"
+    " that run elsewhere"
+)
+_LOCAL_REPO_HELP = (
+    "repository that `image_builder=registry` pushes images to, such as example.com/team/img; not"
+    " needed otherwise"
+)
+_BUILDER_HELP = (
+    "`docker`: a Docker daemon builds; `registry`: the workspace is added to the image in the"
+    " registry, without a daemon; "
+)
+_AUTO_HELP = (
+    f"`auto`: the second, if `image_repo` is given and the workspace has no {TORCHX_DOCKERFILE}"
+)
+_LOCAL_AUTO_HELP = "`auto`: the first, as the daemon that runs the job is needed anyway"
+
+
 class _NoImageRepo(InvalidInput, KeyError):
     """There is nowhere to push to; older callers catch the second of these."""
 
@@ -85,16 +103,13 @@ class DockerWorkspaceMixin(WorkspaceMixin[dict[str, tuple[str, str]]]):
             "image_repo",
             type_=str,
             default=None,
-            help="repository that built images are pushed to, such as example.com/team/img; needed"
-            " by backends that run elsewhere",
+            help=_REPO_HELP if self._runs_elsewhere else _LOCAL_REPO_HELP,
         )
         opts.add(
             "image_builder",
             type_=str,
             default=_AUTO,
-            help="`docker`: a Docker daemon builds; `registry`: the workspace is added to the"
-            " image in the registry, without a daemon; `auto`: the second, if `image_repo` is given"
-            f" and the workspace has no {TORCHX_DOCKERFILE}",
+            help=_BUILDER_HELP + (_AUTO_HELP if self._runs_elsewhere else _LOCAL_AUTO_HELP),
         )
         opts.add(
             "quiet",
@@ -103,6 +118,11 @@ class DockerWorkspaceMixin(WorkspaceMixin[dict[str, tuple[str, str]]]):
             help="do not show the output of image builds, nor the progress of pulls and pushes",
         )
         return opts
+
+    def check_workspace_opts(self, cfg: Mapping[str, CfgVal]) -> None:
+        """Refuses a repository that is none, and a builder that there is not."""
+        _image_repo(cfg)
+        _image_builder(cfg)
 
     def caching_build_workspace_and_update_role(
         self, role: Role, cfg: Mapping[str, CfgVal], build_cache: dict[object, object]
@@ -204,7 +224,7 @@ class DockerWorkspaceMixin(WorkspaceMixin[dict[str, tuple[str, str]]]):
             close()
 
     def _build(self, role: Role, workspace: Workspace | str, cfg: Mapping[str, CfgVal]) -> str:
-        _image_repo(cfg)
+        self.check_workspace_opts(cfg)
         entries = scan(workspace)
         build = self._choose_builder(role.image, entries, cfg)
         return build(role.image, workspace, entries, cfg)
@@ -217,10 +237,7 @@ class DockerWorkspaceMixin(WorkspaceMixin[dict[str, tuple[str, str]]]):
         Raises:
             InvalidInput: if what ``image_builder`` names cannot build this.
         """
-        choice = cfg.get("image_builder") or _AUTO
-        if choice not in (_AUTO, _DOCKER, _REGISTRY):
-            msg = f"`image_builder` is `{choice}`; it can be `auto`, `docker` or `registry`"
-            raise InvalidInput(msg)
+        choice = _image_builder(cfg)
         if choice == _REGISTRY:
             self._check_registry_can(image, entries, cfg)
             return self._build_in_registry
@@ -394,6 +411,14 @@ def _image_repo(cfg: Mapping[str, CfgVal]) -> str | None:
         )
         raise InvalidInput(msg)
     return repository
+
+
+def _image_builder(cfg: Mapping[str, CfgVal]) -> str:
+    choice = cfg.get("image_builder") or _AUTO
+    if choice not in (_AUTO, _DOCKER, _REGISTRY):
+        msg = f"`image_builder` is `{choice}`; it can be `auto`, `docker` or `registry`"
+        raise InvalidInput(msg)
+    return str(choice)
 
 
 def _build_context(img: str, workspace: str) -> IO[bytes]:

@@ -20,6 +20,7 @@ import pytest
 from tests.unit.workspace.fake_daemon import BASE_ID, BUILT_ID, FakeDaemon, running
 from tests.unit.workspace.trees import ignore, make
 from torchx.errors import BackendUnavailable, InvalidInput, TorchXError
+from torchx.runner import get_runner
 from torchx.specs import AppDef, Role, Workspace
 from torchx.version import __version__
 from torchx.workspace import _docker
@@ -285,6 +286,31 @@ def test_the_context_can_be_had_as_a_file(tmp_path: Path):
         assert tar.getnames() == ["x", TORCHX_DOCKERFILE]
     with pytest.raises(FileNotFoundError):
         _build_context("base", str(tmp_path / "gone"))
+
+
+@pytest.mark.parametrize("name", ["local_docker", "slurm"])
+@pytest.mark.parametrize(
+    ("cfg", "said"),
+    [
+        ({"image_builder": "foo"}, "`auto`, `docker` or `registry`"),
+        ({"image_repo": "BAD:x"}, "not the name of a repository"),
+    ],
+)
+def test_wrong_options_are_refused_where_there_is_no_workspace(name, cfg, said):
+    app = AppDef("a", [Role("r", "base:1", entrypoint="x")])
+    with get_runner() as runner, pytest.raises(InvalidInput, match=said):
+        runner.dryrun(app, name, cfg)
+
+
+def test_help_says_what_builds():
+    class Local(DockerWorkspaceMixin):
+        _runs_elsewhere = False
+
+    here, there = (dict(b.workspace_opts()) for b in (Local(), DockerWorkspaceMixin()))
+    assert "`auto`: the first, as the daemon" in here["image_builder"].help
+    assert "`auto`: the second, if `image_repo`" in there["image_builder"].help
+    assert "`image_builder=registry` pushes" in here["image_repo"].help
+    assert "needed by backends that run elsewhere" in there["image_repo"].help
 
 
 def test_options_are_declared():
