@@ -3,6 +3,7 @@
 import os
 import posixpath
 import stat
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
@@ -133,11 +134,11 @@ def scan_all(root: str, leave_out: Callable[[str], bool]) -> list[Entry]:
 
     Raises:
         UnreadableWorkspace: if a folder cannot be read.
-        InvalidInput: for a socket or device, or a file of more than 4 GiB.
+        InvalidInput: for a socket or device.
     """
     from torchx.workspace._ignore import Rules
 
-    entries, _ = _local_project(root, "", Rules((), skip_default=False), leave_out)
+    entries, _ = _local_project(root, "", Rules((), skip_default=False), leave_out, sys.maxsize)
     return sorted(entries, key=_path_of)
 
 
@@ -316,7 +317,11 @@ def _place_of_file(name: str, place: str, before: dict[str, Entry]) -> str:
 
 
 def _local_project(
-    root: str, place: str, rules: "Rules", leave_out: "Callable[[str], bool] | None"
+    root: str,
+    place: str,
+    rules: "Rules",
+    leave_out: "Callable[[str], bool] | None",
+    largest: int = MOST_BYTES_OF_A_FILE,
 ) -> tuple[list[Entry], list[Entry]]:
     prefix = f"{place}/" if place else ""
     entries: list[Entry] = []
@@ -340,7 +345,7 @@ def _local_project(
             path = below + found.name
             kind = stat.S_IFMT(status.st_mode)
             if kind == stat.S_IFREG:
-                if status.st_size > MOST_BYTES_OF_A_FILE:
+                if status.st_size > largest:
                     _check_size(folder.below + found.name, path, status.st_size, rules)
                 add(
                     Entry(

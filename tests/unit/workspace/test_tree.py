@@ -12,7 +12,7 @@ import pytest
 from tests.unit.workspace.trees import ignore, make, paths
 from torchx.errors import InvalidInput, TorchXError
 from torchx.specs import Workspace
-from torchx.workspace._tree import announce, open_entry, scan, size_text, summary
+from torchx.workspace._tree import announce, open_entry, scan, scan_all, size_text, summary
 
 
 def test_entries_are_sorted_and_folders_stand_before_their_content(tmp_path: Path):
@@ -319,6 +319,8 @@ def test_a_file_of_many_gigabytes_is_refused_unless_asked_for(tmp_path: Path, ca
     announce(entries, "w")
     assert "the workspace `w` holds 5.0 GiB" in caplog.text
     assert "`big.pt` (5.0 GiB)" in caplog.text
+    # a copy of it is looked at later
+    assert "big.pt" in paths(scan_all(str(tmp_path), lambda path: False))
     ignore(tmp_path, "*.pt")
     assert paths(scan(str(tmp_path))) == [".torchxignore"]
 
