@@ -458,7 +458,10 @@ def test_a_line_never_wraps():
     with open(follower, "w") as out, open(leader, "rb", buffering=0) as screen:
         long = {"status": "Pushing", "progress": f"[{'=' * 40}>] 1B/2B", "id": "one"}
         print_push_events([long, {"status": "x" * 99}], out)
-        lines = screen.read(10_000).decode().splitlines()
+        seen = b""
+        while seen.count(b"\n") < 2:  # the system hands lines over one by one
+            seen += screen.read(10_000)
+        lines = seen.decode().splitlines()
     shown = [re.sub(r"\x1b\[\d+m", "", line) for line in lines]
     assert shown == ["docker push one: Pushing 1B/2B", "docker push " + "x" * 27]
 
