@@ -30,6 +30,9 @@ _SETTINGS = ("tracking_uri", "artifact_location")
 _SETTLE_S = 2.0  # in which whoever has found no run has made one
 _YOUNG_S = 10.0  # more than that, as clocks of machines differ
 
+_ALLOW_FILES = "MLFLOW_ALLOW_FILE_STORE"
+"""Newer MLflow refuses stores that are folders, as the default is, unless this is set."""
+
 _Primitive = (str, int, float, bool, type(None))
 
 
@@ -67,6 +70,8 @@ class MLflowTracker(TrackerBase):
     ) -> None:
         mlflow = _mlflow()
         self.tracking_uri = tracking_uri
+        if tracking_uri == _default_tracking_uri():
+            os.environ.setdefault(_ALLOW_FILES, "true")
         mlflow.set_tracking_uri(tracking_uri)
         name = experiment_name or self.default_experiment_name()
         job_id = os.environ.get(ENV_TORCHX_JOB_ID)

@@ -1,6 +1,7 @@
 """Turns text from command lines and config files into typed values."""
 
 import inspect
+import itertools
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 T = TypeVar("T")
@@ -18,32 +19,46 @@ def to_dict(arg: str) -> dict[str, str]:
     """``key=value`` pairs, separated by ``,`` or ``;``, which may also stand inside values.
 
     The last of them before a key ends the value before it. Quotes protect ``=``, ``,`` and ``;``.
+    A value that begins with ``-`` may hold ``=`` as well: it ends only before a ``,key=`` whose
+    key is one word that does not begin with ``-``.
 
     >>> to_dict("FOO=v1,v2,BAR=v3")
     {'FOO': 'v1,v2', 'BAR': 'v3'}
+    >>> to_dict("FOO=--x=1 --y=2,3,BAR=v3")
+    {'FOO': '--x=1 --y=2,3', 'BAR': 'v3'}
 
     Raises:
         ValueError: if the text is not of this form.
     """
     if not arg:
         return {}
-    pieces = [stripped for piece in _split_unquoted(arg) if (stripped := piece.strip())]
-    if len(pieces) < 2:
+    spans = _split_unquoted(arg)
+    if len(spans) < 2:
         msg = f"`{arg}` does not have at least one `key=value` pair"
         raise ValueError(msg)
-    key = pieces[0]
+    key = arg[slice(*spans[0])]
     pairs = {}
-    for piece in pieces[1:-1]:
+    value_at = spans[1][0]
+    for (start, end), (following_at, _) in itertools.pairwise(spans[1:]):
+        piece = arg[start:end]
         cut = _last_delimiter(piece)
-        value, following = piece[:cut].strip(), piece[cut + 1 :].strip()
-        if cut <= 0 or not following:
+        following = piece[cut + 1 :].strip()
+        goes_on = value_at < start  # the value holds a `=` already
+        if arg[value_at] == "-" and (cut < 0 or (goes_on and not _is_word(following))):
+            continue
+        value = arg[value_at : start + max(cut, 0)].strip()
+        if not value or not following:
             delims = list(_DELIMITERS)
             msg = f"`{piece}` cannot be split into `val<delim>key` with delims={delims}"
             raise ValueError(msg)
         pairs[key] = _unquote(value)
-        key = following
-    pairs[key] = _unquote(pieces[-1])
+        key, value_at = following, following_at
+    pairs[key] = _unquote(arg[value_at : spans[-1][1]])
     return pairs
+
+
+def _is_word(text: str) -> bool:
+    return len(text.split()) == 1 and not text.startswith("-")
 
 
 def _quoted(text: str) -> list[bool]:
@@ -80,13 +95,16 @@ def _closes(text: str, at: int) -> bool:
     return False
 
 
-def _split_unquoted(text: str) -> list[str]:
-    pieces, start = [], 0
-    for at, (char, quoted) in enumerate(zip(text, _quoted(text), strict=True)):
-        if char == "=" and not quoted:
-            pieces.append(text[start:at])
-            start = at + 1
-    return [*pieces, text[start:]]
+def _split_unquoted(text: str) -> list[tuple[int, int]]:
+    """Where what stands between the ``=`` outside of quotes starts and ends, without blanks."""
+    ends = [at for at, quoted in enumerate(_quoted(text)) if text[at] == "=" and not quoted]
+    spans = []
+    for start, end in itertools.pairwise([-1, *ends, len(text)]):
+        piece = text[start + 1 : end].strip()
+        if piece:
+            start = text.index(piece, start + 1)
+            spans.append((start, start + len(piece)))
+    return spans
 
 
 def _last_delimiter(piece: str) -> int:

@@ -1,11 +1,17 @@
 """Directories that hold the copy of a workspace, and what is remembered of them.
 
 A file below TorchX's home directory says for every copy what was put into it. So a copy that
-nothing was added to is told from a directory with something of the user's or of a job's in it.
+nothing was added to is told from a directory with something of the user's or of a job's in it, and
+a file that was copied before can be linked to rather than copied again.
+
+Two names of one file share what is written into it, and a job may write into its copy. So a file is
+only linked where nobody will: out of a copy that is about to be replaced, and where the file itself
+is one that nobody may write to.
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from torchx._lazy_logger import get_logger
@@ -18,39 +24,59 @@ from torchx.workspace._tree import Entry, announce, scan, scan_all
 
 logger = get_logger(__name__)
 
+UNFINISHED = ".torchx-copy."
+"""Begins the name of a directory beside the place of a copy while that is made."""
+_MOST_EARLIER = 16
+"""How many earlier copies are looked through for files to link to."""
+_FORGET_AFTER_S = 3600.0
+_ANY_WRITE = 0o222
+_MARK_BYTES = 8
+
 
 class DirectoryTaken(InvalidInput, FileExistsError):
     """There is something at the place for the copy that was not made for it."""
 
 
+class Copy(NamedTuple):
+    """Says of a copy what it held when it was complete, and what it was copied from."""
+
+    made: str
+    source: str
+
+
 def place(workspace: Workspace | str, path: str) -> str:
     """Copies a workspace to ``path``, or leaves an equal copy there; gives the path.
 
-    The copy is made beside its place and moved there when it is complete.
+    The copy is made beside its place and moved there when it is complete. Of several processes
+    that want the same at once, one makes it.
 
     Raises:
         DirectoryTaken: if there is something else at the path.
         WorkspaceNotFound: if the workspace, or the parent of the path, does not exist.
     """
     target = os.path.realpath(path)
-    known = _known()
-    leave_out = _copies_and(target, known)
-    entries = scan(workspace, leave_out=leave_out)
-    parent = os.path.dirname(target)
-    if not os.path.isdir(parent):
-        msg = f"`{path}` cannot be made: `{parent}` is no directory; make it first"
-        raise WorkspaceNotFound(msg)
-    source = _signature(entries)
-    if os.path.lexists(target):
-        copy_of = known.get(target)
-        if copy_of is not None and copy_of.source == source and _holds(target, entries):
-            logger.info("`%s` holds the workspace `%s` already", path, workspace)
-            return path
-        if not _untouched(target, known):
-            raise _taken(path)
-    announce(entries, workspace, "copying")
-    _replace(entries, target)
-    _remember(target, Copy(_signature(scan_all(target, leave_out)), source))
+    with _alone(target):
+        known = _known()
+        entries = scan(workspace, leave_out=_copies_and(target, known))
+        parent = os.path.dirname(target)
+        if not os.path.isdir(parent):
+            msg = f"`{path}` cannot be made: `{parent}` is no directory; make it first"
+            raise WorkspaceNotFound(msg)
+        source = _signature(entries)
+        there = _inode(target)
+        if there is not None:
+            if _equal(target, known, source, entries):
+                logger.info("`%s` holds the workspace `%s` already", path, workspace)
+                return path
+            if not _untouched(target, known):
+                raise _taken(path)
+        announce(entries, workspace, "copying")
+        _find_twins(entries, target, known)
+        try:
+            _replace(entries, target, source, there)
+        except DirectoryTaken:  # where there are no locks, another one may have been faster
+            if not _equal(target, _known(), source, entries):
+                raise
     return path
 
 
@@ -59,11 +85,47 @@ def is_copy(path: str) -> bool:
     return os.path.realpath(path) in _known()
 
 
-class Copy(NamedTuple):
-    """Says of a copy what it held when it was complete, and what it was copied from."""
+@contextmanager
+def _alone(target: str) -> Iterator[None]:
+    """Keeps other processes from making a copy at the same place, where locks work."""
+    try:
+        lock = os.path.join(TORCHX_HOME("workspaces"), f".lock-{_record_name(target)[:2]}")
+        fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except (OSError, InvalidInput) as err:
+        logger.debug("no lock for `%s`: %s", target, err)
+        yield
+        return
+    try:
+        _lock(fd, target)
+        yield
+    finally:
+        os.close(fd)
 
-    made: str
-    source: str
+
+def _lock(fd: int, target: str) -> None:
+    import fcntl
+
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            logger.info("waiting for another process that copies to `%s`", target)
+            fcntl.flock(fd, fcntl.LOCK_EX)
+    except OSError as err:  # a file system without locks
+        logger.debug("no lock for `%s`: %s", target, err)
+
+
+def _inode(path: str) -> int | None:
+    try:
+        return os.lstat(path).st_ino
+    except FileNotFoundError:
+        return None
+
+
+def _equal(target: str, known: dict[str, Copy], source: str, entries: Sequence[Entry]) -> bool:
+    """Whether there is a copy of the same, of which nothing was changed."""
+    copy_of = known.get(target)
+    return copy_of is not None and copy_of.source == source and _holds(target, entries)
 
 
 def _taken(path: str) -> DirectoryTaken:
@@ -86,14 +148,79 @@ def _untouched(target: str, known: dict[str, Copy]) -> bool:
         return False
 
 
-def _replace(entries: Sequence[Entry], target: str) -> None:
+def _find_twins(entries: Sequence[Entry], target: str, known: dict[str, Copy]) -> None:
+    """Notes for files which file of an earlier copy is the same and may be linked to."""
+    left = [e for e in entries if e.kind == "file" and e.status is not None]
+    if target in known:
+        left = _without_twins(left, target)
+    left = [e for e in left if not e.mode & _ANY_WRITE]
+    for path in _earlier(target, known) if left else ():
+        left = _without_twins(left, path)
+        if not left:
+            return
+
+
+def _earlier(target: str, known: dict[str, Copy]) -> list[str]:
+    """Other copies on the file system of the new one, the latest first."""
+    device = os.stat(os.path.dirname(target)).st_dev
+    found = []
+    for path in known:
+        try:
+            if path != target and os.stat(path).st_dev == device:
+                found.append((os.stat(_marks_file(path)).st_mtime_ns, path))
+        except OSError:  # it was removed meanwhile
+            continue
+    return [path for _, path in sorted(found, reverse=True)[:_MOST_EARLIER]]
+
+
+def _without_twins(entries: list[Entry], earlier: str) -> list[Entry]:
+    """Notes the twins that files have in an earlier copy; gives the files without one."""
+    marks = _marks(earlier)
+    if not marks:
+        return entries
+    left = []
+    for entry in entries:
+        twin = os.path.join(earlier, entry.path)
+        try:
+            if _mark(entry) in marks and _same_file(entry, os.lstat(twin)):
+                entry.twin = twin
+                continue
+        except OSError:  # it was removed from the copy
+            pass
+        left.append(entry)
+    return left
+
+
+def _mark(entry: Entry) -> bytes:
+    """Stands for the state of a file in the workspace."""
+    import hashlib
+
+    text = repr(entry.identity()).encode(errors="surrogateescape")
+    return hashlib.blake2b(text, digest_size=_MARK_BYTES).digest()
+
+
+def _marks(path: str) -> set[bytes]:
+    """Of the files that a copy was made of; none if they are not known."""
+    try:
+        with open(_marks_file(path), "rb") as file:
+            data = file.read()
+    except OSError:
+        return set()
+    return {data[i : i + _MARK_BYTES] for i in range(0, len(data), _MARK_BYTES)}
+
+
+def _replace(entries: Sequence[Entry], target: str, source: str, there: int | None) -> None:
+    """Makes a copy in the place of what was found there, and of nothing that came since."""
     import shutil
 
-    parent, name = os.path.split(target)
-    made, old = (os.path.join(parent, f".{name}.{os.urandom(4).hex()}") for _ in range(2))
+    parent = os.path.dirname(target)
+    made, old = (os.path.join(parent, UNFINISHED + os.urandom(8).hex()) for _ in range(2))
     try:
         copy(entries, made)
-        if os.path.lexists(target):
+        # remembered before it is there, so that nobody takes it for a directory of the user
+        signature = _signature(scan_all(made, _copies_and(made, {})))
+        _remember(target, Copy(signature, source), entries)
+        if there is not None and _inode(target) == there:
             os.rename(target, old)
         try:
             os.rename(made, target)
@@ -145,12 +272,23 @@ def _signature(entries: Sequence[Entry]) -> str:
 
 
 def _copies_and(target: str, known: dict[str, Copy]) -> Callable[[str], bool]:
-    """Says of folders whether they are a copy that was made earlier, or the place of a new one."""
-    return {target, *known}.__contains__
+    """Says of folders whether they are a copy, finished or not, or the place of a new one."""
+    copies = {target, *known}
+    return lambda path: path in copies or os.path.basename(path).startswith(UNFINISHED)
 
 
 def _folder() -> str:
     return os.path.join(home_dir(), "workspaces")
+
+
+def _record_name(target: str) -> str:
+    import hashlib
+
+    return hashlib.sha256(os.fsencode(target)).hexdigest()[:32]
+
+
+def _marks_file(target: str) -> str:
+    return os.path.join(_folder(), f"{_record_name(target)}.files")
 
 
 def _known() -> dict[str, Copy]:
@@ -161,6 +299,8 @@ def _known() -> dict[str, Copy]:
     except (OSError, InvalidInput):  # nothing was remembered, or there is no home directory
         return {}
     for name in names:
+        if "." in name:
+            continue
         record = os.path.join(_folder(), name)
         try:
             with open(record, encoding="utf-8", errors="surrogateescape") as file:
@@ -169,27 +309,32 @@ def _known() -> dict[str, Copy]:
             continue
         if os.path.isdir(path):
             known[path] = Copy(made, source)
-        else:  # removed by the user
+        else:
             _forget(record)
     return known
 
 
-def _remember(target: str, made: Copy) -> None:
-    import hashlib
-
-    name = hashlib.sha256(os.fsencode(target)).hexdigest()[:32]
+def _remember(target: str, made: Copy, entries: Sequence[Entry]) -> None:
+    marks = b"".join(_mark(e) for e in entries if e.kind == "file" and e.status is not None)
+    text = f"{made.made} {made.source} {target}".encode(errors="surrogateescape")
     try:
-        path = os.path.join(TORCHX_HOME("workspaces"), name)
-        new = f"{path}.{os.getpid()}"
-        with open(new, "w", encoding="utf-8", errors="surrogateescape") as file:
-            file.write(f"{made.made} {made.source} {target}")
-        os.replace(new, path)
+        record = os.path.join(TORCHX_HOME("workspaces"), _record_name(target))
+        for path, data in ((_marks_file(target), marks), (record, text)):
+            new = f"{path}.{os.getpid()}"
+            with open(new, "wb") as file:
+                file.write(data)
+            os.replace(new, path)
     except (OSError, InvalidInput) as err:
         logger.debug("the copy `%s` is not remembered, it cannot be reused: %s", target, err)
 
 
 def _forget(record: str) -> None:
+    """Removes the record of a copy that the user has removed, unless it is about to be made."""
+    import time
+
     try:
-        os.unlink(record)
+        if time.time() - os.stat(record).st_mtime > _FORGET_AFTER_S:
+            os.unlink(record)
+            os.unlink(f"{record}.files")
     except OSError:
         pass

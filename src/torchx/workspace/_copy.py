@@ -245,6 +245,8 @@ def _copy_some(files: Sequence[Entry], outdir: str, umask: int) -> None:
 
 
 def _copy_file(entry: Entry, path: str, umask: int) -> None:
+    if entry.twin and _linked(entry.twin, path):
+        return
     try:
         out = os.open(path, _NEW_FILE, entry.mode)
     except FileExistsError:
@@ -263,6 +265,15 @@ def _copy_file(entry: Entry, path: str, umask: int) -> None:
             os.utime(out, ns=(status.st_atime_ns, status.st_mtime_ns))
     finally:
         os.close(out)
+
+
+def _linked(twin: str, path: str) -> bool:
+    """Whether a file got a second name; there are file systems that cannot, and limits."""
+    try:
+        os.link(twin, path)
+    except OSError:
+        return False
+    return True
 
 
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)

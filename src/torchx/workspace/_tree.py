@@ -43,9 +43,12 @@ class Entry:
         content: of a file that has no source; ``None`` for others.
         status: of a local file as it was found, to tell later whether it changed; ``None`` for
             others.
+
+    Attributes:
+        twin: a local file that is the same, for a copy to link to; ``""`` if there is none.
     """
 
-    __slots__ = ("content", "kind", "mode", "path", "size", "source", "status", "target")
+    __slots__ = ("content", "kind", "mode", "path", "size", "source", "status", "target", "twin")
 
     def __init__(
         self,
@@ -66,6 +69,7 @@ class Entry:
         self.source = source
         self.content = content
         self.status = status
+        self.twin = ""
 
     def __repr__(self) -> str:
         arrow = f" -> {self.target}" if self.kind == "link" else ""

@@ -13,7 +13,7 @@ from torchx.workspace._tree import Entry, announce, scan
 from torchx.workspace.api import WorkspaceMixin
 
 if TYPE_CHECKING:
-    from torchx.workspace._registry._build import Plan
+    from torchx.workspace._registry._plan import Plan
 
 __all__ = ["DEFAULT_DOCKERFILE", "TORCHX_DOCKERFILE", "DockerWorkspaceMixin", "print_push_events"]
 
@@ -281,21 +281,41 @@ class DockerWorkspaceMixin(WorkspaceMixin[dict[str, tuple[str, str]]]):
         try:
             base = find_base(image)
         except (BackendUnavailable, InvalidInput, UnsupportedRequest) as err:
-            if cfg.get("image_builder") == _REGISTRY or not self._daemon_has(image):
-                raise
-            logger.info("building with Docker, as the registry cannot be used: %s", err)
-            return self._build_with_docker(image, workspace, entries, cfg)
+            return self._build_after(err, image, workspace, entries, cfg)
         announce(entries, workspace, "packing")
         contents = sorted(with_dockerfile(entries), key=lambda entry: entry.path)
-        plan = plan_image(base, workspace, contents, repository)
+        try:
+            plan = plan_image(base, workspace, contents, repository)
+        except UnsupportedRequest as err:  # of one of the image's layers
+            return self._build_after(err, image, workspace, entries, cfg)
         self.__plans[plan.image] = plan
         return plan.image
 
-    def _daemon_has(self, image: str) -> bool:
+    def _build_after(
+        self,
+        err: TorchXError,
+        image: str,
+        workspace: Workspace | str,
+        entries: list[Entry],
+        cfg: Mapping[str, CfgVal],
+    ) -> str:
+        """Builds with Docker after the registry path failed.
+
+        Raises:
+            TorchXError: ``err``, where the registry path was asked for or no daemon can do better.
+        """
+        if cfg.get("image_builder") == _REGISTRY or not self._daemon_may_help(image, err):
+            raise err
+        logger.info("building with Docker, as the registry cannot be used: %s", err)
+        return self._build_with_docker(image, workspace, entries, cfg)
+
+    def _daemon_may_help(self, image: str, err: TorchXError) -> bool:
+        """Whether a daemon answers, and has the image unless it is one that it could pull."""
         from torchx.workspace import _docker
 
         try:
-            return _docker.image_id(self._docker_client, image) is not None
+            client = self._docker_client
+            return isinstance(err, UnsupportedRequest) or bool(_docker.image_id(client, image))
         except (ModuleNotFoundError, TorchXError):
             return False
 
@@ -303,7 +323,7 @@ class DockerWorkspaceMixin(WorkspaceMixin[dict[str, tuple[str, str]]]):
         """The plan of an image that was built, by this or another process, and not pushed yet."""
         if image in self.__plans or "@" not in image:
             return self.__plans.get(image)
-        from torchx.workspace._registry._build import find_plan
+        from torchx.workspace._registry._plan import find_plan
 
         return find_plan(image)
 

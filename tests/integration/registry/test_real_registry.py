@@ -25,6 +25,8 @@ from torchx.workspace.docker_workspace import DockerWorkspaceMixin
 
 from .conftest import push_image
 
+LARGE = os.urandom(5 << 20)
+"""Makes a layer too large to be read without need."""
 BASE = {"etc/": 0o755, "etc/os": b"test", "tmp/": 0o1777}
 
 
@@ -114,6 +116,8 @@ def contents(client: Any, image: str) -> dict[str, tuple[object, ...]]:
         ([{**BASE, "home/": 0o755, "home/me/": (0o700, 1000, 1001)}], "/home/me"),
         ([{**BASE, "srv/": 0o711, "srv/real/": (0o2750, 5, 6), "app": "-> srv/real"}], "/app/in"),
         ([{**BASE, "old/": 0o755, "app": "-> old"}, {".wh.app": b"", "app/": 0o701}], "/app"),
+        ([{**BASE, "app/": 0o755}, {"app/": (0o700, 1000, 1000), "large": LARGE}], "/app"),
+        ([{**BASE, "app/": 0o755}, {".wh.app": b"", "large": LARGE}], "/app"),
     ],
 )
 def test_the_image_is_the_one_that_docker_builds(

@@ -36,11 +36,47 @@ def test_a_range_of_replicas_takes_the_nodes_there_are(cluster: Cluster):
     assert [*cluster.lines(app_id), *cluster.lines(app_id, k=1)] == ["2 node1\n", "2 node2\n"]
 
 
+def test_a_range_of_replicas_leaves_nodes_for_other_roles(cluster: Cluster):
+    rank0 = f"echo $$SLURMD_NODENAME; cat .torchx-slurm-*/{macros.app_id}-*/hosts-0-0"
+    first = Role("first", "", entrypoint="sh", args=["-c", rank0], num_replicas=4, min_replicas=1)
+    app_id, found = cluster.run(first, sh("sleep 2; echo $SLURMD_NODENAME; exit 3", name="other"))
+    assert found.state is AppState.FAILED
+    assert "replica 0 of role `other` exited with code 3" in found.msg
+    assert [(role.name, role.num_replicas) for role in found.roles] == [("first", 3), ("other", 1)]
+    hosts = {s.role: [r.hostname for r in s.replicas] for s in found.roles_statuses}
+    assert len({*hosts["first"], *hosts["other"]}) == 4
+    assert cluster.lines(app_id, "other") == [f"{hosts['other'][0]}\n"]
+    lines = [line.strip() for line in cluster.lines(app_id, "first")]
+    assert lines == [hosts["first"][0], *hosts["first"]]
+
+
+def test_packed_replicas_tell_the_node_they_run_on(cluster: Cluster):
+    role = sh("echo $SLURMD_NODENAME", num_replicas=4)
+    packed = "--nodes=2 --ntasks-per-node=2"
+    app_id, found = cluster.run(role, sbatch_args=packed, srun_args="--distribution=cyclic")
+    assert found.state is AppState.SUCCEEDED
+    hosts = [r.hostname for r in found.roles_statuses[0].replicas]
+    assert len(set(hosts)) == 2
+    assert [cluster.lines(app_id, k=k) for k in range(4)] == [[f"{host}\n"] for host in hosts]
+
+
 def test_gpus_are_given_to_each_replica(cluster: Cluster):
     role = sh("echo $CUDA_VISIBLE_DEVICES", num_replicas=2, resource=Resource(1, 2, 64))
     app_id, found = cluster.run(role, partition="gpu")
     assert found.state is AppState.SUCCEEDED
     assert [cluster.lines(app_id, k=k) for k in range(2)] == [["0,1\n"], ["0,1\n"]]
+
+
+def test_free_arguments_may_ask_for_the_same_in_another_way(cluster: Cluster):
+    role = sh("echo $CUDA_VISIBLE_DEVICES $SLURM_MEM_PER_CPU", resource=Resource(1, 1, 100))
+    other = "--mem-per-cpu=50 --gres=gpu:2"
+    app_id, found = cluster.run(role, partition="gpu", sbatch_args=other)
+    assert found.state is AppState.SUCCEEDED
+    assert cluster.lines(app_id) == ["0,1 50\n"]
+    steps = "--gres=gpu:1"
+    app_id, found = cluster.run(role, partition="gpu", sbatch_args=other, srun_args=steps)
+    assert found.state is AppState.SUCCEEDED
+    assert cluster.lines(app_id) == ["0 50\n"]
 
 
 def test_a_failed_role_fails_the_app_and_its_replica_is_named(cluster: Cluster):
@@ -77,6 +113,17 @@ def test_a_replica_that_is_killed_is_told_by_its_signal(cluster: Cluster):
     assert found.state is AppState.FAILED
     (failed,) = cluster.scheduler.failed_replicas(app_id)
     assert (failed.exit_code, failed.reason) == (-11, "was killed by SIGSEGV")
+
+
+def test_a_replica_that_is_killed_is_named_and_not_one_that_leaves_with_it(cluster: Cluster):
+    script = (
+        "trap 'exit 1' TERM; [ $SLURM_PROCID = 1 ] || { sleep 1; kill -KILL $$; }; "
+        "while :; do sleep 0.1; done 2>/dev/null"
+    )
+    app_id, found = cluster.run(sh(script, num_replicas=2))
+    assert "replica 0 of role `r` was killed by SIGKILL" in found.msg
+    first = cluster.scheduler.failed_replicas(app_id)[0]
+    assert (first.replica, first.exit_code) == (0, -9)
 
 
 def test_a_restarted_job_keeps_the_logs_of_all_attempts(cluster: Cluster):
@@ -137,6 +184,19 @@ def test_a_signal_reaches_the_replicas_which_save_and_go_on_after_the_requeue(cl
     found = cluster.end(app_id)
     assert (found.state, found.num_restarts) == (AppState.SUCCEEDED, 1)
     assert cluster.lines(app_id) == ["ready\n", "saved at 7\n"]
+
+
+@pytest.mark.timeout(200)
+def test_a_signal_that_plain_scripts_ask_for_reaches_the_replicas_of_all_roles(cluster: Cluster):
+    script = (
+        "trap 'echo saved; exit 75' USR1; [ $TORCHX_ATTEMPT = 0 ] || exit 0; "
+        "while :; do sleep 0.2; done 2>/dev/null"
+    )
+    roles = [sh(script, name=name, max_retries=1) for name in ("a", "b")]
+    app_id = cluster.start(*roles, time="0:01", signal="B:USR1@50")
+    found = cluster.end(app_id, 150)
+    assert (found.state, found.num_restarts) == (AppState.SUCCEEDED, 1)
+    assert [cluster.lines(app_id, name) for name in ("a", "b")] == [["saved\n"], ["saved\n"]]
 
 
 @pytest.mark.timeout(200)

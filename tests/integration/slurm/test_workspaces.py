@@ -7,7 +7,8 @@ import pytest
 from torchx.errors import InvalidInput
 from torchx.runner import get_runner
 from torchx.schedulers.slurm_scheduler import create_scheduler
-from torchx.specs import AppDef, AppState, Role
+from torchx.specs import AppDef, AppState, Role, Workspace
+from torchx.workspace import pin_workspace_images
 
 from .conftest import Cluster, sh
 
@@ -39,6 +40,46 @@ def test_a_job_runs_in_the_copy_of_its_workspace(cluster: Cluster, source, tmp_p
     assert lines == [f"{job_dir}\n", "from the workspace\n"]
     (role,) = cluster.describe(app_id).roles
     assert role.image == str(job_dir)
+
+
+@pytest.fixture
+def two(tmp_path) -> AppDef:
+    """An app of two roles, each with a program of the same name in a workspace of its own."""
+    app = AppDef("itest", [])
+    for name in ("a", "b"):
+        folder = tmp_path / f"source of {name}"
+        folder.mkdir()
+        (folder / "run.sh").write_text(f"#!/bin/sh\necho {name} in $(pwd)\n")
+        (folder / "run.sh").chmod(0o755)
+        role = Role(name, "", entrypoint="./run.sh", workspace=Workspace({str(folder): ""}))
+        app.roles.append(role)
+    return app
+
+
+@pytest.mark.slurm
+def test_each_role_runs_in_the_copy_of_its_own_workspace(cluster: Cluster, two, tmp_path):
+    job_dir = tmp_path / "job dir"
+    with get_runner() as runner:
+        handle = runner.run(two, "slurm", {"partition": "all", "job_dir": str(job_dir)})
+        app_id = handle.rpartition("/")[2]
+        cluster.started.append(app_id)
+        assert cluster.end(app_id).state is AppState.SUCCEEDED
+        assert [*runner.log_lines(handle, "a")] == [f"a in {job_dir}\n"]
+        assert [*runner.log_lines(handle, "b")] == [f"b in {job_dir}/b\n"]
+    assert sorted(p.name for p in (job_dir / "b").iterdir()) == ["run.sh"]
+
+
+def test_roles_whose_workspaces_were_built_before_run_in_their_copies(two):
+    cfg = {"job_dir": "run1"}
+    with get_runner() as runner:
+        pin_workspace_images(two, runner.build_workspace(two, "slurm", cfg))
+        assert not any(role.workspace for role in two.roles)
+        other = Path("run1", "other")
+        other.mkdir()
+        two.roles.append(Role("c", str(other), entrypoint="true"))
+        replicas = runner.dryrun(two, "slurm", cfg).request.replicas
+    dirs = {name: replica.work_dir for name, replica in replicas.items()}
+    assert dirs == {"a-0": "", "b-0": f"{Path.cwd()}/run1/b", "c-0": ""}
 
 
 def test_the_root_of_a_copy_is_told_in_full(source):

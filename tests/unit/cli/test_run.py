@@ -56,6 +56,26 @@ def test_a_dry_run_as_json(call: Callable[..., Any], remote: Any) -> None:
     assert local["request"]["app_id"].startswith("echo-")
 
 
+@pytest.mark.parametrize(
+    ("cfg", "directive", "step"),
+    [
+        ("sbatch_args=--nodes=1 --ntasks-per-node=4", "--nodes=1", ""),
+        ("srun_args=--wait=0", "", "--wait=0"),
+        ("srun_args=--wait=0,partition=gpu", "--partition=gpu", "--wait=0"),
+        ("sbatch_args=--constraint=a,b --nice=5;qos=high", "--constraint=a,b", ""),
+    ],
+)
+def test_arguments_for_another_program_are_an_option_as_they_are(
+    cfg: str, directive: str, step: str, call: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/usr/bin-without-slurm")
+    result = call("run", "--dryrun", "-s", "slurm", "--workspace=", "-cfg", cfg, "utils.echo")
+    assert result.code == 0, result.err
+    (line,) = [line for line in result.out.splitlines() if line.startswith("#SBATCH --job-name")]
+    assert directive in line
+    assert step in result.out
+
+
 @pytest.mark.parametrize("more", [[], ["--json"]])
 def test_secrets_are_masked_unless_asked_for(
     more: list[str], call: Callable[..., Any], component_file: Path

@@ -49,6 +49,22 @@ def test_the_experiment_is_made_once(tracker: MLflowTracker, uri: str) -> None:
     assert tracker.tracking_uri == uri
 
 
+def test_the_default_store_is_a_folder_for_temporary_files(tmp_path: Path) -> None:
+    code = (
+        "from torchx.tracker.mlflow import MLflowTracker\n"
+        "made = MLflowTracker('e')\n"
+        "made.add_metadata('r', a=1)\n"
+        "print(made.metadata('r')['a'])\n"
+    )
+    env = {**os.environ, "TMPDIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "1\n"
+    assert (tmp_path / "torchx/mlruns").is_dir()
+
+
 def test_the_default_experiment_names_user_and_host() -> None:
     name = MLflowTracker.default_experiment_name()
     assert name.startswith("default-experiment/")

@@ -55,13 +55,23 @@ def test_lists_are_read():
         ("FOO=v3==", {"FOO": "v3"}),
         ("FOO=it's,BAR=1", {"FOO": "it's", "BAR": "1"}),
         ("FOO=__QUOTED_0__,BAR='a=b'", {"FOO": "__QUOTED_0__", "BAR": "a=b"}),
+        ("FOO=-1,BAR=--x", {"FOO": "-1", "BAR": "--x"}),
+        ("FOO=--x=1", {"FOO": "--x=1"}),
+        ("FOO=--x=1 --y = 2,BAR=3", {"FOO": "--x=1 --y = 2", "BAR": "3"}),
+        ("FOO=--x=a,b --y==;2;BAR=3", {"FOO": "--x=a,b --y==;2", "BAR": "3"}),
+        ("FOO=--x=1,--y=2,BAR=3", {"FOO": "--x=1,--y=2", "BAR": "3"}),
+        ("FOO=--x=,BAR=3", {"FOO": "--x=", "BAR": "3"}),
+        ("FOO=--x='a,b=c' --y=1", {"FOO": "--x='a,b=c' --y=1"}),
+        ("FOO=1,BAR=-x=1", {"FOO": "1", "BAR": "-x=1"}),
     ],
 )
 def test_pairs_are_read(text, pairs):
     assert to_dict(text) == pairs
 
 
-@pytest.mark.parametrize("text", ["FOO", "FOO,", "FOO;", "FOO=", "FOO=;BAR=v1", "A=1=2", "A=,B=1"])
+@pytest.mark.parametrize(
+    "text", ["FOO", "FOO,", "FOO;", "FOO=", "FOO=;BAR=v1", "A=1=2", "A=,B=1", "A=-x,=1"]
+)
 def test_text_that_holds_no_pairs_is_refused(text):
     with pytest.raises(ValueError, match=r"does not have at least one|cannot be split"):
         to_dict(text)

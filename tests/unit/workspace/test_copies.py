@@ -4,6 +4,8 @@ import io
 import os
 import resource
 import signal
+import subprocess
+import sys
 import tarfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -338,6 +340,113 @@ def test_a_directory_of_the_user_is_not_replaced(tmp_path: Path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(FileExistsError):
         build(JobDir(), role("r", source), job_dir=str(tmp_path / "empty"))
+
+
+def inodes(root: Path) -> dict[str, int]:
+    return {p.name: p.stat().st_ino for p in root.iterdir()}
+
+
+def test_a_replaced_copy_hands_its_unchanged_files_on(tmp_path: Path):
+    source, job = make(tmp_path / "src", "same", "d/x", a="1", b="1"), tmp_path / "job"
+    build(JobDir(), role("r", source), job_dir=str(job))
+    before = inodes(job)
+    status = (source / "a").stat()
+    (source / "a").write_text("2")
+    os.utime(source / "a", ns=(status.st_atime_ns, status.st_mtime_ns))  # as `cp -p` would
+    (source / "b").chmod(0o600)
+    build(JobDir(), role("r", source), job_dir=str(job))
+    after = inodes(job)
+    assert on_disk(job) == on_disk(source)
+    assert [after[n] == before[n] for n in ("same", "a", "b")] == [True, False, False]
+    assert (job / "same").stat().st_nlink == (job / "d/x").stat().st_nlink == 1
+
+
+def test_copies_share_only_files_that_nobody_may_write_to(tmp_path: Path):
+    source = make(tmp_path / "src", "weights", "code", "gone", "edited", "d/weights")
+    for name in ("weights", "gone", "edited", "d/weights"):
+        (source / name).chmod(0o444)
+    (source / "d").chmod(0o555)
+    one, two = tmp_path / "one", tmp_path / "two"
+    build(JobDir(), role("r", source), job_dir=str(one))
+    (one / "log").write_text("a job ran here")
+    (one / "gone").unlink()
+    (one / "edited").chmod(0o644)
+    (one / "edited").write_text("edited in place")
+    build(JobDir(), role("r", source), job_dir=str(two))
+    assert on_disk(two) == on_disk(source)
+    shared = {p for p in inodes(two) if inodes(two)[p] == inodes(one).get(p)}
+    assert shared == {"weights"}
+    assert (two / "d/weights").samefile(one / "d/weights")
+    with open(one / "code", "a") as file:
+        file.write("changed by a job")
+    assert on_disk(two) == on_disk(source)
+
+
+@pytest.mark.parametrize("how", ["content", "replaced"])
+def test_a_file_of_which_only_the_content_changed_is_not_shared(tmp_path: Path, how):
+    source = make(tmp_path / "src", weights="1")
+    (source / "weights").chmod(0o444)
+    build(JobDir(), role("r", source), job_dir=str(tmp_path / "one"))
+    status = (source / "weights").stat()
+    if how == "replaced":
+        (source / "weights").unlink()
+    else:
+        (source / "weights").chmod(0o644)
+    (source / "weights").write_text("2")
+    (source / "weights").chmod(0o444)
+    os.utime(source / "weights", ns=(status.st_atime_ns, status.st_mtime_ns))
+    build(JobDir(), role("r", source), job_dir=str(tmp_path / "two"))
+    assert (tmp_path / "two/weights").read_text() == "2"
+    assert (tmp_path / "one/weights").read_text() == "1"
+
+
+def test_where_files_cannot_be_linked_they_are_copied(tmp_path: Path, monkeypatch):
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError
+
+    source = make(tmp_path / "src", "weights")
+    (source / "weights").chmod(0o444)
+    build(JobDir(), role("r", source), job_dir=str(tmp_path / "one"))
+    monkeypatch.setattr(os, "link", refuse)
+    build(JobDir(), role("r", source), job_dir=str(tmp_path / "two"))
+    assert on_disk(tmp_path / "two") == on_disk(source)
+    assert not (tmp_path / "two/weights").samefile(tmp_path / "one/weights")
+
+
+COPY_AT_ONCE = """
+import fcntl, os, sys
+def refuse(*_):
+    raise OSError("no locks")
+if sys.argv[1] == "no locks":
+    fcntl.flock = refuse
+from torchx.workspace._copies import place
+print("ready", flush=True)
+input()
+place(sys.argv[2], sys.argv[3])
+open(os.path.join(sys.argv[3], f"log.{os.getpid()}"), "w").close()
+"""
+
+
+@pytest.mark.parametrize("locks", ["locks", "no locks"])
+@pytest.mark.parametrize("inside", [False, True])
+def test_several_at_once_may_copy_to_one_place(tmp_path: Path, locks, inside):
+    source = make(tmp_path / "src", *[f"d{i % 20}/f{i}" for i in range(400)])
+    before = on_disk(source)
+    job = (source if inside else tmp_path) / "job"
+    command = [sys.executable, "-c", COPY_AT_ONCE, locks, str(source), str(job)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    processes = [subprocess.Popen(command, text=True, **pipes) for _ in range(4)]
+    for process in processes:
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:
+        process.stdin.write("\n")
+        process.stdin.flush()
+    for process in processes:
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode == 0, errors
+        (job / f"log.{process.pid}").unlink()
+    assert on_disk(job) == before
+    assert [p for p in job.parent.iterdir() if p.name.startswith(".")] == []
 
 
 def test_a_job_dir_needs_a_parent_and_a_workspace(tmp_path: Path):

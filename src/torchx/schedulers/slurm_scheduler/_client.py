@@ -24,11 +24,16 @@ CALL_TIMEOUT_S = 60
 RETRY_PAUSES_S = (0.5, 1, 2, 4, 8)
 MIN_INTERVAL_S = 1.0
 """Between two calls of squeue by this process, whatever the number of jobs."""
+QUEUE_PAUSES_S = tuple(max(pause_s, MIN_INTERVAL_S) for pause_s in RETRY_PAUSES_S)
 MAX_INTERVAL_S = 60.0
 LOAD_FACTOR = 20
 """A squeue that takes a time is not called again before twenty times that time is over."""
 STALE_S = 300.0
 """How long a job may be described by the last answer while the controller cannot be reached."""
+LOOKS_S = 2.0
+"""How long a job is looked for before it is submitted again: its controller was not reached."""
+LATE_JOB_S = 30.0
+"""How long a job is looked for that the controller may be about to take."""
 
 _TRANSIENT = re.compile(
     r"unable to contact slurm controller|socket timed out|connection refused|"
@@ -75,14 +80,23 @@ def _missing(program: str) -> ProgramNotFound:
     return ProgramNotFound(msg)
 
 
-def ask(command: "list[str]", pauses_s: "tuple[float, ...]" = RETRY_PAUSES_S) -> str:
+def ask(
+    command: "list[str]",
+    pauses_s: "tuple[float, ...]" = RETRY_PAUSES_S,
+    calling: "Callable[[], None] | None" = None,
+) -> str:
     """Standard output of a call that changes nothing; transient faults are retried.
+
+    Args:
+        calling: told before each call of the program.
 
     Raises:
         BackendUnavailable: if the program is missing or Slurm cannot be reached.
         subprocess.CalledProcessError: for any other failure.
     """
     for pause_s in (*pauses_s, None):
+        if calling is not None:
+            calling()
         try:
             return subprocess.check_output(
                 command,
@@ -161,16 +175,15 @@ class Queue:
         return max(MIN_INTERVAL_S, by_load, by_faults)
 
     def _refresh(self) -> None:
-        self._asked = started = time.monotonic()
         try:
             # a process that has an answer can wait for the next one; the first is tried for
-            self._jobs = self._ask(() if self._answered is not None else RETRY_PAUSES_S)
+            self._jobs = self._ask(() if self._answered is not None else QUEUE_PAUSES_S)
         except BackendUnavailable as err:
             self._failures += 1
             self._error = err
             return
         finally:
-            self._took_s = time.monotonic() - started
+            self._took_s = time.monotonic() - self._asked
         self._failures = 0
         self._error = None
         self._answered = time.monotonic()
@@ -179,15 +192,15 @@ class Queue:
         user = str(os.getuid())
         try:
             if self._json:
+                command = _squeue.json_command(user, self._cluster)
                 try:
-                    return _squeue.parse_json(
-                        ask(_squeue.json_command(user, self._cluster), pauses_s)
-                    )
+                    return _squeue.parse_json(ask(command, pauses_s, self._calling))
                 except subprocess.CalledProcessError as err:
                     if not _squeue.no_json(_text(err.stderr)):
                         raise
                 self._json = False
-            return _squeue.parse_text(ask(_squeue.text_command(user, self._cluster), pauses_s))
+            command = _squeue.text_command(user, self._cluster)
+            return _squeue.parse_text(ask(command, pauses_s, self._calling))
         except subprocess.CalledProcessError as err:
             if "invalid job id" in _text(err.stderr).lower():
                 return {}
@@ -195,6 +208,9 @@ class Queue:
             raise BackendUnavailable(msg) from None
         except UnexpectedReply as err:
             raise BackendUnavailable(str(err)) from None
+
+    def _calling(self) -> None:
+        self._asked = time.monotonic()
 
 
 _queues: "dict[tuple[str, str | None], Queue]" = {}
@@ -281,11 +297,12 @@ def submit(command: "list[str]", token: str) -> "tuple[str, str]":
         if refused:
             msg = f"sbatch refused the job: {words}"
             raise JobStartError(msg)
-        found = find_token(token, words)
+        arrived = not re.search(r"unable to contact|connection refused|standby", words, re.I)
+        found = find_token(token, words, LATE_JOB_S if arrived else LOOKS_S)
         if found is not None:
             logger.info("the answer of sbatch was lost (%s), the job is `%s`", words, found)
             return found, ""
-        if not re.search(r"unable to contact|connection refused|standby", words, re.I):
+        if arrived:
             break  # it may still be on its way: to submit again could make a second job
         if pause_s is not None:
             time.sleep(pause_s)
@@ -313,33 +330,44 @@ def _run_sbatch(command: "list[str]", token: str) -> object:
             timeout=5 * CALL_TIMEOUT_S,
         ).stdout
     except KeyboardInterrupt:
-        found = find_token(token, "interrupted")
+        found = find_token(token, "interrupted", LOOKS_S)
         if found is not None:
             cancel(found)
         raise
 
 
-def find_token(token: str, why: str, looks: int = 3) -> str | None:
+def find_token(token: str, why: str, within_s: float) -> str | None:
     """Id of the job that carries the token; ``None`` if squeue knows none.
+
+    Args:
+        why: what sbatch said, for the message.
+        within_s: how long the job may take to appear; it is looked for less and less often.
 
     Raises:
         BackendUnavailable: if squeue cannot be reached, so that nobody can tell.
     """
-    for look in range(looks):
+    deadline = time.monotonic() + within_s
+    pause_s = MIN_INTERVAL_S
+    while True:
+        last = time.monotonic() >= deadline
         try:
             jobs = queue().jobs(newer_than=time.monotonic())
         except BackendUnavailable as err:
-            if look + 1 < looks and not isinstance(err, ProgramNotFound):
-                continue
-            msg = (
-                f"it is not known whether the job was submitted: sbatch said `{why}`, and {err}. "
-                f"The command of the job, if there is one, ends with `torchx:{token}:...`"
-            )
-            raise BackendUnavailable(msg) from None
+            if last or isinstance(err, ProgramNotFound):
+                msg = (
+                    f"it is not known whether the job was submitted: sbatch said `{why}`, and "
+                    f"{err}. The command of the job, if there is one, ends with "
+                    f"`torchx:{token}:...`"
+                )
+                raise BackendUnavailable(msg) from None
+            jobs = {}
         for job in jobs.values():
             if f" torchx:{token}:" in job.command:
                 return job.app_id
-    return None
+        if last:
+            return None
+        time.sleep(max(min(pause_s, deadline - time.monotonic()), 0.0))
+        pause_s = min(1.5 * pause_s, LATE_JOB_S / 6)
 
 
 def parse_job_id(stdout: str) -> "tuple[str, str]":

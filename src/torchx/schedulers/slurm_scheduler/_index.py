@@ -1,5 +1,6 @@
 """Finds and reads the notes that a job leaves in its working directory while it runs."""
 
+import functools
 import json
 import os
 from dataclasses import dataclass, field
@@ -37,7 +38,9 @@ class Progress:
     codes: dict[tuple[int, int], int] = field(default_factory=dict)
     """Exit codes as a shell gives them, by (role index, replica)."""
     hosts: dict[int, list[str]] = field(default_factory=dict)
-    """Hosts of the replicas, by role index."""
+    """The nodes of a role, by role index."""
+    host_of: dict[tuple[int, int], str] = field(default_factory=dict)
+    """The node of a replica that may share it with others of its role."""
     end: int | None = None
     """Exit code of the script; ``None`` if it did not come to its end."""
     killed: bool = False
@@ -46,7 +49,6 @@ class Progress:
     """Whether all replicas have ended after that."""
     requeued: bool = False
     errors: frozenset[str] = frozenset()
-    times: dict[tuple[int, int], float] = field(default_factory=dict)
 
     @property
     def over(self) -> bool:
@@ -56,7 +58,7 @@ class Progress:
     @property
     def failures(self) -> "list[tuple[int, int]]":
         """The replicas that failed by themselves, the first failure first."""
-        failed = [key for key, code in self.codes.items() if code and not self.was_ended(code)]
+        failed = [key for key, code in self.codes.items() if code and not self.was_ended(key)]
         return sorted(failed, key=lambda key: (self.ended_s(key, exact=True), key))
 
     @property
@@ -64,11 +66,22 @@ class Progress:
         """The replica that failed first."""
         return next(iter(self.failures), None)
 
-    def was_ended(self, code: int) -> bool:
-        """Whether a replica with that code was ended with its job rather than ended the job."""
-        if code not in (_TERM, _KILL):
+    def was_ended(self, key: "tuple[int, int]") -> bool:
+        """Whether a replica was ended with its job rather than ended the job."""
+        if self.codes.get(key) not in (_TERM, _KILL):
             return False
-        return self.killed or any(c and c not in (_TERM, _KILL) for c in self.codes.values())
+        return self.killed or key != self._first_bad
+
+    @functools.cached_property
+    def _first_bad(self) -> "tuple[int, int] | None":
+        """The first replica that did not succeed: nothing but itself ended it in a running job."""
+        bad = [key for key, code in self.codes.items() if code]
+        # notes of the same instant: an exit is a cause rather than a signal is
+        return min(
+            bad,
+            key=lambda k: (self.ended_s(k, exact=True), self.codes[k] in (_TERM, _KILL), k),
+            default=None,
+        )
 
     def ended_s(self, key: "tuple[int, int]", exact: bool = False) -> int:
         """When a replica ended, in seconds since the epoch, or in nanoseconds; 0 if unknown."""
@@ -149,6 +162,8 @@ def read_progress(path: str) -> Progress:
             continue
         if kind == "error":
             errors.add(name)
+        elif kind == "host" and len(fields) > 2 and fields[0].isdecimal() and fields[1].isdecimal():
+            progress.host_of[int(fields[0]), int(fields[1])] = "-".join(fields[2:])
         elif all(f.isdecimal() for f in fields):
             _note(progress, kind, [int(f) for f in fields])
     progress.errors = frozenset(errors)

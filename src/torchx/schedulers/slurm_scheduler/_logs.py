@@ -1,6 +1,7 @@
 """Reads the log files of replicas, attempt by attempt, and follows them without asking Slurm."""
 
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator
 
@@ -17,6 +18,8 @@ ASK_AGAIN_MAX_S = 60.0
 LAST_WORDS_S = 5.0
 """How long a replica that is told to end may be silent and still have something to say."""
 SETTLED_NS = 2_000_000_000
+_opening = threading.BoundedSemaphore(64)
+"""Keeps a thousand followers below the usual limit of 1024 open files, at any moment."""
 _SUFFIXES = {
     Stream.STDOUT: ("out",),
     Stream.STDERR: ("err",),
@@ -25,18 +28,24 @@ _SUFFIXES = {
 
 
 class File:
-    """A log file, read in whole lines as it grows."""
+    """A log file, read in whole lines as it grows.
+
+    It is open only while it is read: thousands may be followed, and NFS shows what another machine
+    wrote only to who opens a file later.
+    """
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._fd = -1
         self._at = 0
         self._held: list[bytes] = []
         """Pieces of a line that has not ended; joined once, however many they are."""
 
     def lines(self) -> Iterator[str]:
         """The lines that were completed since the last call."""
-        while data := self._read():
+        more = True
+        while more:
+            data = self._read()
+            more = len(data) == READ_BYTES
             self._at += len(data)
             *whole, rest = data.split(b"\n")
             if whole:
@@ -54,25 +63,19 @@ class File:
         return text
 
     def _read(self) -> bytes:
-        if self._fd < 0:
+        with _opening:
             try:
-                self._fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+                fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
             except FileNotFoundError:
                 return b""
-        return os.pread(self._fd, READ_BYTES, self._at)
+            try:
+                return os.pread(fd, READ_BYTES, self._at)
+            finally:
+                os.close(fd)
 
     @property
     def exists(self) -> bool:
-        return self._fd >= 0 or os.path.exists(self._path)
-
-    def reopen(self) -> None:
-        """Opens the file anew: NFS shows what another machine wrote only to who opens it later."""
-        self.close()
-
-    def close(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        return os.path.exists(self._path)
 
 
 class Replica:
@@ -101,47 +104,40 @@ class Replica:
     def now(self) -> Iterator[str]:
         """What is there: all attempts in order; of each, stdout comes before stderr."""
         attempt = 0
-        while True:
-            files = self._open(attempt)
-            try:
-                if not any(file.exists for file in files):
-                    return
-                yield from _drain(files, last=True)
-            finally:
-                _close(files)
+        files = self._files(attempt)
+        while any(file.exists for file in files):
+            yield from _drain(files, last=True)
             attempt += 1
+            files = self._files(attempt)
 
     def follow(self) -> Iterator[str]:
         """The same until the job ends; lines come as they are written."""
         attempt = 0
         signs = _Signs(self._place, self._app_id, self._ended)
         while True:
-            files = self._open(attempt)
-            try:
-                over = False
-                while True:
-                    quiet = True
-                    for line in _drain(files, last=False):
-                        quiet = False
-                        yield line
-                    if over:
-                        break
-                    over = signs.attempt_over(attempt)
-                    if over:  # what was written before the sign is read once more
-                        for file in files:
-                            file.reopen()
-                    elif quiet:
-                        signs.pause()
-                    else:
-                        signs.progress()
-                yield from _drain(files, last=True)
-            finally:
-                _close(files)
+            files = self._files(attempt)
+            over = False
+            while True:
+                quiet = True
+                for line in _drain(files, last=False):
+                    quiet = False
+                    yield line
+                if over:
+                    break
+                # what was written before the sign of the end is read once more
+                over = signs.attempt_over(attempt)
+                if over:
+                    continue
+                if quiet:
+                    signs.pause()
+                else:
+                    signs.progress()
+            yield from _drain(files, last=True)
             if signs.latest <= attempt and not signs.wait_for_next(attempt):
                 return
             attempt += 1
 
-    def _open(self, attempt: int) -> list[File]:
+    def _files(self, attempt: int) -> list[File]:
         return [
             File(log_path(self._place.work_dir, self._app_id, self._role, self._k, attempt, s))
             for s in self._suffixes
@@ -153,11 +149,6 @@ def _drain(files: "list[File]", last: bool) -> Iterator[str]:
         yield from file.lines()
         if last and (rest := file.rest()):
             yield rest
-
-
-def _close(files: "list[File]") -> None:
-    for file in files:
-        file.close()
 
 
 class _Signs:

@@ -58,7 +58,8 @@ class SlurmOpts(StructuredOpts):
     """Earliest start: now+1hour, 16:00 or 2030-01-20T12:34:00."""
 
     signal: str | None = None
-    """Signal to the replicas before the time limit or a preemption: USR1@120 (seconds)."""
+    """Signal to the replicas before the time limit or a preemption: USR1@120 (seconds). What
+    sbatch would tell the batch script alone (B:USR1@120) is for the replicas as well."""
 
     container_image: str | None = None
     """Container image of every role, for clusters with the pyxis plugin."""
@@ -129,6 +130,12 @@ def check_options(cfg: Mapping[str, CfgVal]) -> None:
         raise InvalidInput(msg)
     for name in ("comment", "job_dir", "container_image", "container_mounts"):
         check_text(f"option `{name}`", cfg.get(name))
+    for name in ("comment", "job_dir"):  # both are told by sacct, one job on a line
+        if any(ord(char) < ord(" ") for char in str(cfg.get(name) or "")):
+            msg = (
+                f"option `{name}` must be one line without control characters, given: {cfg[name]!r}"
+            )
+            raise InvalidInput(msg)
     if cfg.get("container_mounts") and not cfg.get("container_image"):
         from torchx._lazy_logger import get_logger
 
@@ -138,9 +145,27 @@ def check_options(cfg: Mapping[str, CfgVal]) -> None:
 
 def check_text(what: str, value: object) -> None:
     """Raises ``InvalidInput`` unless the value is ``None`` or can be an argument of a program."""
-    if value is not None and ("\0" in str(value) or not value):
-        msg = f"{what} must be a text, not empty and without NUL characters, given: {value!r}"
+    if value is not None and (not value or unfit(str(value))):
+        msg = (
+            f"{what} must be a text, not empty and without NUL characters and lone surrogates, "
+            f"given: {value!r}"
+        )
         raise InvalidInput(msg)
+
+
+def unfit(text: str) -> str | None:
+    """What keeps a text from being handed to a process; ``None`` if it can be.
+
+    >>> unfit("a\\0"), unfit("\\ud83d"), unfit("\\udc80 is a byte that is no text")
+    ('a NUL character', 'a lone surrogate, `\\\\ud83d`', None)
+    """
+    if "\0" in text:
+        return "a NUL character"
+    try:
+        text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError as err:
+        return f"a lone surrogate, `{ascii(text[err.start])[1:-1]}`"
+    return None
 
 
 def check_word(what: str, value: object) -> None:
@@ -149,11 +174,11 @@ def check_word(what: str, value: object) -> None:
         return
     text = str(value)
     bad = _BAD_IN_WORD.search(text)
-    if bad or not text:
-        found = f"it holds {bad.group()!r}" if bad else "it is empty"
+    found = f"it holds {bad.group()!r}" if bad else unfit(text)
+    if found or not text:
         msg = (
             f"{what} must be one word, without spaces, quotes, backslashes and `#`, "
-            f"given: {text!r} ({found})"
+            f"given: {text!r} ({found or 'it is empty'})"
         )
         raise InvalidInput(msg)
 
@@ -195,8 +220,43 @@ def parse_args(tool: str, text: str | None) -> dict[str, str | None]:
             raise InvalidInput(msg)
         if tool == "sbatch":  # those of srun are quoted for the shell
             check_word(f"`--{name}` in option `{option}`", value)
-        elif value is not None and "\0" in value:
-            msg = f"`--{name}` in option `{option}` must not hold NUL characters"
+        elif value is not None and (bad := unfit(value)):
+            msg = f"`--{name}` in option `{option}` must not hold {bad}, given: {value!r}"
             raise InvalidInput(msg)
         args[name] = value
     return args
+
+
+_GPU_COUNTS = frozenset(["gpus", "gpus-per-node", "gpus-per-socket", "gpus-per-task"])
+_RIVALS = {
+    "mem": frozenset(["mem-per-cpu", "mem-per-gpu"]),
+    "cpus-per-task": frozenset(["cpus-per-gpu"]),
+    "gpus-per-node": _GPU_COUNTS - {"gpus-per-node"},
+    "gpus-per-task": _GPU_COUNTS - {"gpus-per-task"},
+}
+"""What asks for the same in another way; Slurm refuses some of them together."""
+_GPU_IN_GRES = re.compile(r"(?:^|,)(?:gres[:/])?gpu(?:[:=,]|$)")
+
+
+def has_rival(name: str, given: Mapping[str, str | None]) -> bool:
+    """Whether free-form arguments ask in another way for what an option asks for.
+
+    >>> has_rival("mem", {"mem-per-cpu": "2G"}), has_rival("gpus-per-node", {"gres": "gpu:a100:2"})
+    (True, True)
+    """
+    by_gres = name.startswith("gpus") and _GPU_IN_GRES.search(given.get("gres") or "")
+    return bool(by_gres or _RIVALS[name] & given.keys())
+
+
+def signal_to_steps(signal: str) -> str:
+    """The value of ``--signal`` without ``B:``, which has the batch script get it, and only that.
+
+    Who writes such a script wants to pass the signal on to what runs in it; the generated one would
+    die of it before a replica hears anything.
+
+    >>> signal_to_steps("B:USR1@60"), signal_to_steps("RB:USR1"), signal_to_steps("USR1")
+    ('USR1@60', 'R:USR1', 'USR1')
+    """
+    flags, colon, rest = signal.rpartition(":")
+    flags = re.sub("b", "", flags, flags=re.IGNORECASE)
+    return f"{flags}{colon}{rest}" if flags else rest

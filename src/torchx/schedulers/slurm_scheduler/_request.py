@@ -9,7 +9,7 @@ from torchx.errors import InvalidInput, UnsupportedRequest
 from torchx.specs._macros import MacroPlan
 from torchx.specs.api import AppDef, BindMount, CfgVal, RetryPolicy, Role, macros
 
-from ._options import check_options, check_text, parse_args
+from ._options import check_options, check_text, has_rival, parse_args, signal_to_steps, unfit
 
 RANK0_ENV = "TORCHX_RANK0_HOST"
 GPUS_PER_NODE_SINCE = (24, 11)
@@ -63,6 +63,9 @@ class SlurmReplicaRequest:
     image: str = ""
     min_replicas: int | None = None
     """How few will do; ``None`` means ``num_replicas``."""
+    work_dir: str | None = ""
+    """Where the replicas run: a path, or empty for the directory of the job; ``None`` for the one
+    that the image of their container says."""
 
     @classmethod
     def from_role(
@@ -103,6 +106,7 @@ class SlurmReplicaRequest:
             role=role.name,
             image=role.image,
             min_replicas=role.min_replicas,
+            work_dir=None if container_image else "",
         )
 
     @property
@@ -170,11 +174,14 @@ def build_request(
     facts: Facts,
     builder: str = "dir",
     images_to_push: tuple[str, Any] | None = None,
+    work_dirs: Mapping[str, str] | None = None,
 ) -> SlurmBatchRequest:
     """The request of an app, which is left as it is. Costs per role, not per replica.
 
     Args:
-        builder: the workspace builder; with ``docker``, roles run in containers.
+        builder: the workspace builder; with ``docker``, roles run in containers, where their
+            workspaces are.
+        work_dirs: by the names of roles, those that run elsewhere than in the directory of the job.
 
     Raises:
         InvalidInput: if a value cannot be handed to Slurm as it is.
@@ -195,9 +202,13 @@ def build_request(
                 "of its own in letters, digits, `.`, `_` and `-`"
             )
             raise InvalidInput(msg)
-        replicas[name] = SlurmReplicaRequest.from_role(
+        request = SlurmReplicaRequest.from_role(
             name, filled, cfg, facts.nomem, str(image) if image else None
         )
+        if builder != "docker":
+            request.work_dir = (work_dirs or {}).get(role.name, "")
+        replicas[name] = request
+    _warn_of_ranges(list(replicas.values()))
     cmd = ["sbatch", "--parsable"]
     for option in ("comment", "mail-user", "mail-type", "account"):
         value = cfg.get(option)
@@ -211,6 +222,19 @@ def build_request(
         max_retries=min((role.max_retries for role in app.roles), default=0),
         images_to_push=images_to_push,
         app_name=app.name,
+    )
+
+
+def _warn_of_ranges(replicas: list[SlurmReplicaRequest]) -> None:
+    elastic = [f"`{replica.role_name}`" for replica in replicas if replica.elastic]
+    if len(elastic) < 2:
+        return
+    from torchx._lazy_logger import get_logger
+
+    get_logger(__name__).warning(
+        "several roles have `min_replicas` (%s): Slurm gives each as many nodes as there are, and "
+        "the job waits until the next has some as well; set `min_replicas` of one role only",
+        ", ".join(elastic),
     )
 
 
@@ -261,10 +285,11 @@ def check_role(role: Role, in_container: bool = False) -> None:
 
 
 def _check_texts(role: Role) -> None:
-    values = [role.entrypoint, *role.args, *role.env.values(), *role.env]
-    if any("\0" in value for value in values):
+    values = (role.image, role.entrypoint, *role.args, *role.env.values(), *role.env)
+    bad = next(filter(None, map(unfit, values)), None)
+    if bad:
         msg = (
-            f"the command or environment of role `{role.name}` holds a NUL character, which "
+            f"the image, command or environment of role `{role.name}` holds {bad}, which "
             "no process can receive"
         )
         raise InvalidInput(msg)
@@ -365,6 +390,8 @@ _MORE_PLACE = ("reservation", "nodelist", "exclude", "dependency", "begin", "sig
 def _sbatch_opts(
     role: Role, cfg: Mapping[str, CfgVal], nomem: bool, gpus_by_node: bool
 ) -> dict[str, str | None]:
+    extra = cfg.get("sbatch_args")
+    given = parse_args("sbatch", str(extra) if extra else None)
     opts: dict[str, str | None] = {"requeue": None}
     _add_set(opts, cfg, _PLACE)
     most, least = role.num_replicas, role.min_replicas or role.num_replicas
@@ -377,21 +404,22 @@ def _sbatch_opts(
             opts["nodes"] = str(most)
         opts["ntasks-per-node"] = "1"
     resource = role.resource
-    if resource.cpu > 0:
+    if resource.cpu > 0 and not has_rival("cpus-per-task", given):
         opts["cpus-per-task"] = str(resource.cpu)
-    if resource.memMB > 0 and not nomem:
+    if resource.memMB > 0 and not nomem and not has_rival("mem", given):
         opts["mem"] = str(resource.memMB)
-    if resource.gpu > 0:
-        if gpus_by_node or least < most:  # by task needs the number of tasks, which varies
-            opts["gpus-per-node"] = str(resource.gpu)
-        else:
-            opts["gpus-per-task"] = str(resource.gpu)
-            opts["ntasks"] = str(most)
+    # by task needs the number of tasks, which varies with that of nodes
+    gpus = "gpus-per-node" if gpus_by_node or least < most else "gpus-per-task"
+    if resource.gpu > 0 and not has_rival(gpus, given):
+        opts[gpus] = str(resource.gpu)
+    if "gpus-per-task" in opts or "gpus-per-task" in given:
+        opts["ntasks"] = str(most)
     _add_set(opts, cfg, _MORE_PLACE)
     if cfg.get("exclusive"):
         opts["exclusive"] = None
-    extra = cfg.get("sbatch_args")
-    opts.update(parse_args("sbatch", str(extra) if extra else None))
+    opts.update(given)
+    if signal := opts.get("signal"):
+        opts["signal"] = signal_to_steps(signal)
     return opts
 
 
@@ -414,8 +442,9 @@ def _container_mounts(role: Role, cfg: Mapping[str, CfgVal]) -> str:
             )
             raise UnsupportedRequest(msg)
         for path in (mount.src_path, mount.dst_path):
-            if ":" in path or "," in path:
-                msg = f"the path of a mount must not hold `:` or `,`, given: {path!r}"
+            bad = "`:` or `,`" if ":" in path or "," in path else unfit(path)
+            if bad:
+                msg = f"the path of a mount must not hold {bad}, given: {path!r}"
                 raise InvalidInput(msg)
         mode = ":ro" if mount.read_only else ""
         mounts.append(f"{mount.src_path}:{mount.dst_path}{mode}")

@@ -1,10 +1,7 @@
 """``sacct``: its command lines, and what its answers say."""
 
-import json
 from collections.abc import Iterator
-from typing import Any
 
-from torchx.errors import UnexpectedReply
 from torchx.schedulers.api import DAYS_IN_2_WEEKS, ListAppResponse
 from torchx.specs.api import AppState
 
@@ -12,25 +9,28 @@ from ._script import parse_mark
 from ._squeue import expand_hosts, shown_name
 from ._states import Component, NativeJob, aggregate, appstate_from_slurm_state
 
+_SEPARATOR = "\x1f"
+"""A comment, which is part of the submit line, may hold the usual ``|``."""
 # the name comes last, since it may hold the delimiter
 _FIELDS = "JobID,State,ExitCode,WorkDir,NodeList,{submit}JobName"
 _LIST_FIELDS = "JobID,State,{submit}JobName"
 _SUBMIT = "SubmitLine,"
 """How the job was submitted; Slurm 21.08 or later."""
+_TABLE = ["sacct", "--parsable2", f"--delimiter={_SEPARATOR}"]
 
 
 def describe_command(app_id: str, submit_line: bool = True, cluster: str = "") -> list[str]:
     """A job and its steps."""
     fields = _FIELDS.format(submit=_SUBMIT if submit_line else "")
     clusters = [f"--clusters={cluster}"] if cluster else []
-    return ["sacct", "--parsable2", "-j", app_id, *clusters, f"--format={fields}"]
+    return [*_TABLE, "-j", app_id, *clusters, f"--format={fields}"]
 
 
 def list_command(user: str, submit_line: bool = True) -> list[str]:
     """The jobs of a user in the last two weeks."""
     fields = _LIST_FIELDS.format(submit=_SUBMIT if submit_line else "")
     since = f"--starttime=now-{DAYS_IN_2_WEEKS}days"
-    return ["sacct", "--parsable2", "--allocations", f"--user={user}", since, f"--format={fields}"]
+    return [*_TABLE, "--allocations", f"--user={user}", since, f"--format={fields}"]
 
 
 def no_submit_line(stderr: str) -> bool:
@@ -62,13 +62,14 @@ def _is_allocation(job_id: str, app_id: str) -> bool:
 
 
 def _rows(text: str) -> Iterator[dict[str, str]]:
-    """Rows of a ``--parsable2`` table by the names in its header."""
+    """Rows of a ``--parsable2`` table by the names in its header, whatever it is split by."""
     lines = text.split("\n")
-    header = lines[0].split("|")
+    separator = _SEPARATOR if _SEPARATOR in lines[0] else "|"
+    header = lines[0].split(separator)
     for line in lines[1:]:
         if line:
             # surplus delimiters belong to the last field
-            fields = line.split("|", len(header) - 1)
+            fields = line.split(separator, len(header) - 1)
             if len(fields) == len(header):
                 yield dict(zip(header, fields, strict=True))
 
@@ -98,30 +99,3 @@ def parse_list(text: str) -> list[ListAppResponse]:
         found.append(ListAppResponse(app_id, state, name=shown_name(app, name)))
     found.sort(key=lambda row: -int(row.app_id))
     return found
-
-
-def parse_json_list(text: str) -> list[ListAppResponse]:
-    """All jobs of ``sacct --json``, TorchX's or not, one row for each heterogeneous job.
-
-    Raises:
-        UnexpectedReply: if it is not what sacct of a known version writes.
-    """
-    try:
-        jobs: Any = json.loads(text)["jobs"]
-        found: dict[str, tuple[str, list[AppState]]] = {}
-        for job in jobs:
-            het = job.get("het") or {}
-            leader = het.get("job_id") if isinstance(het, dict) else 0
-            app_id = str(
-                (leader.get("number") if isinstance(leader, dict) else leader) or job["job_id"]
-            )
-            current = (job.get("state") or {}).get("current")
-            words = current if isinstance(current, list) else [current or ""]
-            state = appstate_from_slurm_state(words[0]) if words else AppState.UNKNOWN
-            found.setdefault(app_id, (str(job.get("name") or ""), []))[1].append(state)
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise UnexpectedReply("sacct --json", text) from None
-    return [
-        ListAppResponse(app_id, aggregate(states), name=name)
-        for app_id, (name, states) in found.items()
-    ]

@@ -22,6 +22,7 @@ from torchx.specs.api import (
     AppState,
     CfgVal,
     RetryPolicy,
+    Role,
     is_terminal,
     runopts,
 )
@@ -112,16 +113,14 @@ class SlurmScheduler(MultiWorkspaceMixin, Scheduler[SlurmOpts]):
         named = copy.copy(app)
         named.roles = [copy.copy(role) for role in app.roles]
         images = self.dryrun_push_images(named, cfg)
-        if builder == "dir" and cfg.get("job_dir"):
-            for role in named.roles:
-                if role.workspace:  # the job runs in the copy, where a relative path is another one
-                    role.image = os.path.abspath(os.path.expanduser(role.image))
+        job_dir = cfg.get("job_dir")
+        work_dirs = _copies_in(named.roles, str(job_dir)) if builder == "dir" and job_dir else {}
         facts = Facts()
         if any(role.resource.memMB > 0 for role in app.roles):
             partition = cfg.get("partition")
             first = str(partition).partition(",")[0] if partition else None
             facts = Facts(partition_mem_mb=package._partition_memmb(first))
-        request = build_request(named, cfg, facts, builder, images)
+        request = build_request(named, cfg, facts, builder, images, work_dirs)
         return AppDryRunInfo(request, repr)
 
     # -- submitting -------------------------------------------------------------------------
@@ -424,6 +423,31 @@ class SlurmScheduler(MultiWorkspaceMixin, Scheduler[SlurmOpts]):
         from . import _client
 
         return _client.queued_rows()
+
+
+def _copies_in(roles: "builtins.list[Role]", job_dir: str) -> dict[str, str]:
+    """By the names of roles, where those run whose workspace is not that of the ``job_dir`` itself.
+
+    The images of roles that have a copy become absolute: the job runs in the ``job_dir``, where a
+    relative path is another one.
+    """
+    top = os.path.abspath(os.path.expanduser(job_dir))
+    found = {}
+    for role in roles:
+        path = os.path.abspath(os.path.expanduser(role.image))
+        inside = path.startswith(os.path.join(top, ""))
+        if role.workspace or (role.image and inside and _is_copy(path)):
+            role.image = path
+            if inside:
+                found[role.name] = path
+    return found
+
+
+def _is_copy(path: str) -> bool:
+    """Whether it is that of a workspace which was built before, and its role made to have none."""
+    from torchx.workspace import _copies
+
+    return os.path.isdir(path) and _copies.is_copy(path)
 
 
 _LONGEST_WAIT_S = 30.0

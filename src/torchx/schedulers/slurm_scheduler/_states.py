@@ -223,13 +223,25 @@ def _statuses(shown: Shown, roles: list[Role], state: AppState) -> list[RoleStat
                 ReplicaStatus(
                     id=k,
                     role=role.name,
-                    state=_replica_state(code, fallback, state, progress),
-                    hostname=of_role[k] if k < len(of_role) else "",
+                    state=_replica_state((index, k), fallback, state, progress),
+                    hostname=(progress.host_of.get((index, k)) if progress else None)
+                    or _host(k, role.num_replicas, of_role),
                     structured_error_msg=_replica_error(progress, index, k, code),
                 )
             )
         statuses.append(RoleStatus(role=role.name, replicas=replicas))
     return statuses
+
+
+def _host(k: int, replicas: int, hosts: list[str]) -> str:
+    """The host of a replica; empty if several share hosts and it is not known which.
+
+    >>> _host(3, 4, ["n1"]), _host(1, 2, ["n1", "n2"]), _host(1, 4, ["n1", "n2"])
+    ('n1', 'n2', '')
+    """
+    if len(hosts) == 1:
+        return hosts[0]
+    return hosts[k] if replicas <= len(hosts) else ""
 
 
 def _safe(name: str) -> str:
@@ -239,12 +251,13 @@ def _safe(name: str) -> str:
 
 
 def _replica_state(
-    code: int | None, by_component: AppState, app: AppState, progress: Progress | None
+    key: "tuple[int, int]", by_component: AppState, app: AppState, progress: Progress | None
 ) -> AppState:
+    code = progress.codes.get(key) if progress else None
     if code == 0:
         return AppState.SUCCEEDED
     if code is not None:
-        return AppState.CANCELLED if progress and progress.was_ended(code) else AppState.FAILED
+        return AppState.CANCELLED if progress and progress.was_ended(key) else AppState.FAILED
     if not is_terminal(app):
         return by_component
     if progress is not None and (progress.failures or app is AppState.CANCELLED):

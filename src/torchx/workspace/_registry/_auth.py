@@ -65,9 +65,11 @@ def find_credentials(host: str, env: Mapping[str, str] = os.environ) -> Credenti
     """
     path = _config_path(env)
     config = _load(path)
-    helper = _mapping(config, "credHelpers", path).get(host) or config.get("credsStore")
+    server = _HUB_KEY if host == DOCKER_HUB else host  # its name in Docker's own files
+    helpers = _mapping(config, "credHelpers", path)
+    helper = helpers.get(server) or helpers.get(host) or config.get("credsStore")
     if helper:
-        found = _ask_helper(str(helper), _HUB_KEY if host == DOCKER_HUB else host, path, env)
+        found = _ask_helper(str(helper), server, path, env)
         if found:
             return found
     auths = _mapping(config, "auths", path)

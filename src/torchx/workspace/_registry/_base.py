@@ -1,18 +1,15 @@
-"""The image that a workspace is added to: its manifest, its configuration, its directories."""
+"""The image that a workspace is added to: its manifest and its configuration."""
 
-import gzip
 import json
 import os
 import platform as host_platform
 import posixpath
-import tarfile
-import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, BinaryIO
+from dataclasses import dataclass
+from typing import Any
 
-from torchx._lazy_logger import get_logger
 from torchx.errors import InvalidInput, UnexpectedReply, UnsupportedRequest
+from torchx.workspace._registry._blobs import has_digest
 from torchx.workspace._registry._cache import Cache
 from torchx.workspace._registry._client import (
     DOCKER_INDEX,
@@ -31,12 +28,6 @@ _CONFIGS = (
     "application/vnd.oci.image.config.v1+json",
 )
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm/v7", "i686": "386"}
-_READ_ALWAYS = 4 << 20
-"""Layers up to this size are read for their directories; larger ones only if needed."""
-_READ_FIRST = 256 << 20
-"""The same for the first layer, which holds the base system."""
-
-logger = get_logger(__name__)
 
 
 @dataclass(frozen=True)
@@ -78,7 +69,7 @@ def fetch_base(
         content = _image_manifest(manifest, str(reference))
         descriptor = content["config"]
         config = cache.read("configs", descriptor["digest"])
-        if config is None:
+        if config is None or not has_digest(descriptor["digest"], config):
             config = registry.get_blob(descriptor["digest"], _MAX_CONFIG)
             cache.write("configs", descriptor["digest"], config)
     _check_config(config, str(reference))
@@ -150,7 +141,8 @@ def _fetch_manifest(registry: Registry, version: str, cache: Cache) -> Manifest:
     kept = cache.read("manifests", version) if ":" in version else None
     if kept is not None:
         media_type, _, data = kept.partition(b"\n")
-        return Manifest(media_type.decode(), data)
+        if has_digest(version, data):
+            return Manifest(media_type.decode(), data)
     try:
         manifest = registry.get_manifest(version)
     except RefusedByRegistry as err:
@@ -218,156 +210,3 @@ def _check_config(config: bytes, image: str) -> None:
             " image_builder=docker"
         )
         raise UnsupportedRequest(msg)
-
-
-@dataclass(frozen=True)
-class Node:
-    """What an image has at a path.
-
-    Args:
-        kind: ``dir``, ``link``, or ``file`` for everything else.
-        target: of a link.
-    """
-
-    kind: str
-    mode: int = 0
-    uid: int = 0
-    gid: int = 0
-    target: str = ""
-
-
-class BaseTree:
-    """Directories and links of a base image, read from as few layers as answer the question.
-
-    The first layer and small ones are always read. A larger one is read if a directory in
-    question is in none of them.
-    """
-
-    def __init__(self, base: BaseImage, cache: Cache, retries: Retries | None = None) -> None:
-        self._base = base
-        self._cache = cache
-        self._retries = retries
-        self._layers: list[_LayerTree | None] = []
-        for number, layer in enumerate(base.layers):
-            limit = _READ_ALWAYS if number else _READ_FIRST
-            self._layers.append(self._read(layer) if layer["size"] <= limit else None)
-        self._merged = self._merge()
-
-    def known(self, path: str) -> Node | None:
-        """What is at a path relative to the root, as far as layers were read."""
-        return self._merged.get(path)
-
-    def find(self, path: str) -> Node | None:
-        """What is at a path relative to the root; ``None`` if nothing is there."""
-        while path not in self._merged and None in self._layers:
-            number = max(i for i, tree in enumerate(self._layers) if tree is None)
-            self._layers[number] = self._read(self._base.layers[number])
-            self._merged = self._merge()
-        return self._merged.get(path)
-
-    def _merge(self) -> dict[str, Node]:
-        merged: dict[str, Node] = {}
-        for tree in self._layers:
-            if tree is not None:
-                if tree.removed or tree.emptied:
-                    merged = {p: n for p, n in merged.items() if not tree.hides(p)}
-                merged.update(tree.nodes)
-        return merged
-
-    def _read(self, layer: Mapping[str, Any]) -> "_LayerTree":
-        kept = self._cache.read("trees", layer["digest"])
-        if kept is not None:
-            return _LayerTree.from_json(kept)
-        if layer.get("urls"):  # not in the registry
-            return _LayerTree()
-        digest, size = layer["digest"], layer["size"]
-        logger.info("reading which directories are in layer `%s` (%d bytes)", digest, size)
-        with Registry(self._base.reference.repository, retries=self._retries) as registry:
-            tree = registry.read_blob(digest, lambda blob: _read_layer(blob, layer))
-        self._cache.write("trees", digest, tree.to_json())
-        return tree
-
-
-@dataclass(frozen=True)
-class _LayerTree:
-    nodes: dict[str, Node] = field(default_factory=dict)
-    removed: frozenset[str] = frozenset()
-    """Paths of lower layers that are gone, with what is below."""
-    emptied: frozenset[str] = frozenset()
-    """Directories of which lower layers' content is gone."""
-
-    def hides(self, path: str) -> bool:
-        """Whether a path of lower layers is not there any more."""
-        if path in self.removed:
-            return True
-        folder = path
-        while folder:
-            folder = posixpath.dirname(folder)
-            if folder in self.removed or folder in self.emptied:
-                return True
-        return False
-
-    def to_json(self) -> bytes:
-        nodes = {p: [n.kind, n.mode, n.uid, n.gid, n.target] for p, n in self.nodes.items()}
-        return json.dumps([nodes, [*self.removed], [*self.emptied]]).encode()
-
-    @classmethod
-    def from_json(cls, text: bytes) -> "_LayerTree":
-        nodes, removed, emptied = json.loads(text)
-        return cls({p: Node(*n) for p, n in nodes.items()}, frozenset(removed), frozenset(emptied))
-
-
-def _read_layer(blob: BinaryIO, layer: Mapping[str, Any]) -> _LayerTree:
-    """What is in one layer; nothing if this Python does not know its compression."""
-    stream = _decompressed(blob, layer["mediaType"])
-    if stream is None:
-        logger.warning(
-            "layer `%s` is compressed with zstd, which this Python cannot read: what it does to"
-            " the image's directories is not known (pip install zstandard)",
-            layer["digest"],
-        )
-        return _LayerTree()
-    nodes: dict[str, Node] = {}
-    removed, emptied = set(), set()
-    try:
-        with tarfile.open(fileobj=stream, mode="r|") as tar:
-            for member in tar:
-                path = posixpath.normpath(posixpath.join("/", member.name)).lstrip("/")
-                folder, name = posixpath.split(path)
-                if name == ".wh..wh..opq":
-                    emptied.add(folder)
-                elif name.startswith(".wh."):
-                    removed.add(posixpath.join(folder, name[len(".wh.") :]))
-                else:
-                    nodes[path] = _node(member)
-                tar.members.clear()  # type: ignore[attr-defined]  # it would keep them all
-    except (tarfile.TarError, zlib.error, gzip.BadGzipFile, EOFError) as err:
-        raise UnexpectedReply(f"layer {layer['digest']}", str(err)) from None
-    return _LayerTree(nodes, frozenset(removed), frozenset(emptied))
-
-
-def _node(member: tarfile.TarInfo) -> Node:
-    if member.isdir():
-        return Node("dir", member.mode & 0o7777, member.uid, member.gid)
-    if member.issym():
-        return Node("link", target=member.linkname)
-    return Node("file")
-
-
-def _decompressed(blob: BinaryIO, media_type: str) -> Any:
-    """A reader of the archive; ``None`` where Python cannot decompress it."""
-    if media_type.endswith("tar"):
-        return blob
-    if not media_type.endswith("zstd"):
-        return gzip.GzipFile(fileobj=blob)  # which reads all members; `tarfile` only the first
-    import importlib
-
-    try:
-        return importlib.import_module("compression.zstd").ZstdFile(blob)  # Python 3.14
-    except ImportError:
-        pass
-    try:
-        zstandard = importlib.import_module("zstandard")
-        return zstandard.ZstdDecompressor().stream_reader(blob, read_across_frames=True)
-    except ImportError:
-        return None

@@ -110,8 +110,12 @@ def digest_of(data: bytes) -> str:
 
 def check_digest(digest: str, data: bytes, what: str) -> None:
     """Raises ``UnexpectedReply`` unless the bytes are those that the digest names."""
-    algorithm, _, expected = digest.partition(":")
-    if algorithm not in ("sha256", "sha512"):
-        raise UnexpectedReply(what, f"the digest {digest}")
-    if hashlib.new(algorithm, data).hexdigest() != expected:
+    if not has_digest(digest, data):
         raise UnexpectedReply(what, f"something else than {digest}")
+
+
+def has_digest(digest: str, data: bytes) -> bool:
+    """Whether the bytes are those that a digest of ``sha256`` or ``sha512`` names."""
+    algorithm, _, expected = digest.partition(":")
+    known = algorithm in ("sha256", "sha512")
+    return known and hashlib.new(algorithm, data).hexdigest() == expected

@@ -6,9 +6,8 @@ import os
 import posixpath
 import stat
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from dataclasses import dataclass
 from typing import Any
 
 from torchx._lazy_logger import get_logger
@@ -16,7 +15,8 @@ from torchx.errors import BackendUnavailable, InvalidInput
 from torchx.specs.api import Workspace
 from torchx.version import __version__
 from torchx.workspace._errors import LEAVE_OUT
-from torchx.workspace._registry._base import BaseImage, BaseTree, Node, fetch_base
+from torchx.workspace._registry._base import BaseImage, fetch_base
+from torchx.workspace._registry._base_tree import BaseTree, Node
 from torchx.workspace._registry._blobs import (
     Blob,
     BytesBlob,
@@ -28,6 +28,7 @@ from torchx.workspace._registry._cache import Cache
 from torchx.workspace._registry._client import OCI_MANIFEST, Manifest, Registry
 from torchx.workspace._registry._http import RefusedByRegistry, Retries
 from torchx.workspace._registry._layer import Layer, make_layer
+from torchx.workspace._registry._plan import Plan, forget_plan, keep_plan
 from torchx.workspace._registry._reference import parse_reference, parse_repository
 from torchx.workspace._tree import Entry, scan, size_text
 
@@ -41,35 +42,6 @@ _MAX_LINKS = 40
 _PARALLEL = 4
 
 logger = get_logger(__name__)
-
-
-@dataclass(frozen=True)
-class Plan:
-    """An image that is not in the registry yet, with all that is needed to put it there.
-
-    Args:
-        repository: where it goes.
-        base: the image whose layers it has, as a reference.
-        layers: descriptors of these layers.
-        layer: the workspace.
-    """
-
-    repository: str
-    base: str
-    manifest: Manifest
-    config: bytes
-    layers: tuple[Mapping[str, Any], ...]
-    layer: FileBlob
-
-    @property
-    def tag(self) -> str:
-        """Name of the image in the repository: its id, as Docker knows it."""
-        return digest_of(self.config).partition(":")[2]
-
-    @property
-    def image(self) -> str:
-        """Name of exactly this image, to run it by."""
-        return f"{self.repository}@{self.manifest.digest}"
 
 
 def append_workspace(
@@ -122,6 +94,7 @@ def plan_image(
         BackendUnavailable: if the registry cannot be reached, or the layer cannot be written.
         UnreadableWorkspace: if a file cannot be read.
     """
+    check_names(entries)
     cache = Cache()
     tree = BaseTree(base, cache, retries)
     into = find_place(tree, base.working_dir, str(base.reference))
@@ -138,45 +111,23 @@ def plan_image(
         layers=base.layers,
         layer=layer.blob,
     )
-    cache.write("plans", _plan_name(plan.image), _plan_to_json(plan))
+    keep_plan(plan, cache)
     return plan
 
 
-def find_plan(image: str) -> Plan | None:
-    """The plan for an image by digest, also one of another process; ``None`` if there is none."""
-    repository, at, _ = image.partition("@")
-    kept = Cache().read("plans", _plan_name(image)) if at else None
-    if kept is None:
-        return None
-    try:
-        content = json.loads(kept)
-        plan = Plan(
-            repository=repository,
-            base=content["base"],
-            manifest=Manifest(content["media_type"], content["manifest"].encode()),
-            config=content["config"].encode(),
-            layers=tuple(content["layers"]),
-            layer=FileBlob(*content["layer"]),
-        )
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return None
-    return plan if plan.image == image else None
+def check_names(entries: Sequence[Entry]) -> None:
+    """Raises ``InvalidInput`` if a layer would take a file for an order to remove others.
 
-
-def _plan_name(image: str) -> str:
-    return hashlib.sha256(image.encode()).hexdigest()
-
-
-def _plan_to_json(plan: Plan) -> bytes:
-    content = {
-        "base": plan.base,
-        "media_type": plan.manifest.media_type,
-        "manifest": plan.manifest.data.decode(),
-        "config": plan.config.decode(),
-        "layers": plan.layers,
-        "layer": [plan.layer.path, plan.layer.digest, plan.layer.size],
-    }
-    return json.dumps(content).encode()
+    https://github.com/opencontainers/image-spec/blob/main/layer.md#whiteouts
+    """
+    for entry in entries:
+        if "/.wh." in f"/{entry.path}":
+            msg = (
+                f"`{entry.path}` of the workspace cannot be part of an image: names that begin with"
+                " `.wh.` remove files of the layers below; rename it,"
+                f" or {LEAVE_OUT}"
+            )
+            raise InvalidInput(msg)
 
 
 def find_place(tree: BaseTree, working_dir: str, image: str) -> list[tuple[str, Node]]:
@@ -219,18 +170,34 @@ def check_fit(entries: Sequence[Entry], tree: BaseTree, prefix: str, image: str)
     """Raises ``InvalidInput`` if a directory would replace something else, or the reverse.
 
     The image could be useless then: a directory ``bin`` in the place of a link hides every program.
+    What only unread layers have is not noticed, which is said: to read gigabytes would take longer
+    than all the rest.
     """
     for entry in entries:
-        there = tree.known(prefix + entry.path)
-        if there is None or (there.kind == "dir") == (entry.kind == "dir"):
+        path = prefix + entry.path
+        if _fits(entry, tree.known(path)):
+            continue
+        there = tree.find(path)
+        if there is None or _fits(entry, there):
             continue
         has = f"a link to `{there.target}`" if there.kind == "link" else f"a {there.kind}"
         msg = (
             f"`{entry.path}` of the workspace is a {entry.kind}, but the image `{image}` has"
-            f" {has.replace('a dir', 'a directory')} at `/{prefix}{entry.path}`; set a WORKDIR of"
+            f" {has.replace('a dir', 'a directory')} at `/{path}`; set a WORKDIR of"
             f" its own in the image, or {LEAVE_OUT}"
         )
         raise InvalidInput(msg.replace("is a dir,", "is a directory,"))
+    if tree.unread_bytes:
+        logger.info(
+            "layers of `%s` with %s were not read: whether the workspace replaces a directory or"
+            " link that only they have is not known",
+            image,
+            size_text(tree.unread_bytes),
+        )
+
+
+def _fits(entry: Entry, there: Node | None) -> bool:
+    return there is None or (there.kind == "dir") == (entry.kind == "dir")
 
 
 def add_to_config(config: bytes, diff_id: str) -> bytes:
@@ -290,7 +257,7 @@ def push_image(plan: Plan, retries: Retries | None = None) -> None:
         Registry(base, retries=retries) as source,
     ):
         if registry.find_manifest(plan.tag) == plan.manifest.digest:
-            Cache().remove("plans", _plan_name(plan.image))
+            forget_plan(plan)
             logger.info("image `%s` is in the registry", plan.image)
             return
         blobs: dict[str, Blob] = {}
@@ -313,7 +280,7 @@ def push_image(plan: Plan, retries: Retries | None = None) -> None:
                 pool.shutdown(cancel_futures=True)
                 raise
         registry.put_manifest(plan.tag, plan.manifest)
-    Cache().remove("plans", _plan_name(plan.image))
+    forget_plan(plan)
     logger.info("pushed image `%s`", plan.image)
 
 

@@ -9,20 +9,26 @@ from pathlib import Path
 from typing import BinaryIO
 
 from torchx.errors import BackendUnavailable, TorchXError
-from torchx.specs._home import TORCHX_HOME
+from torchx.specs._home import home_dir
 
 _KEEP_S = 30 * 24 * 3600
 """Files that were not used for so long are removed."""
+_NEW = ".new-"
+_LOCKED_AFTER_S = 60
+"""A file that was made more recently may not be locked yet."""
+_ABANDONED_S = 24 * 3600
+"""So old a new file is nobody's where there are no locks."""
 
 
 class Cache:
-    """Small files by kind and name, and layers."""
+    """Small files by kind and name, and layers; nothing is made before it is written.
+
+    Raises:
+        InvalidInput: if there is no home directory.
+    """
 
     def __init__(self, root: Path | None = None) -> None:
-        try:
-            self._root = root or TORCHX_HOME("cache", "images")
-        except OSError as err:
-            raise _not_written("cache/images below TORCHX_HOME", err) from None
+        self._root = root or Path(home_dir(), "cache", "images")
 
     def path(self, kind: str, name: str) -> Path:
         """Where a file of that kind is or would be."""
@@ -34,6 +40,15 @@ class Cache:
             return self.path(kind, name).read_bytes()
         except OSError:
             return None
+
+    def read_recent(self, kind: str, age_s: float) -> Iterator[bytes]:
+        """The content of all files of a kind that were written in the last ``age_s`` seconds."""
+        limit = time.time() - age_s
+        with contextlib.suppress(OSError), os.scandir(self._root / kind) as entries:
+            for entry in entries:
+                with contextlib.suppress(OSError):
+                    if entry.stat().st_mtime >= limit:
+                        yield Path(entry.path).read_bytes()
 
     def write(self, kind: str, name: str, data: bytes) -> None:
         """Keeps the content, whole or not at all.
@@ -55,10 +70,11 @@ class Cache:
         folder = self._root / kind
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            number, path = tempfile.mkstemp(dir=folder, prefix=".new-")
+            number, path = tempfile.mkstemp(dir=folder, prefix=_NEW)
         except OSError as err:
             raise _not_written(str(folder), err) from None
         file = os.fdopen(number, "wb")
+        lock = _locked(number)
         keep_as = _KeepAs(self, kind, file, path)
         try:
             yield file, keep_as
@@ -72,6 +88,7 @@ class Cache:
             if not keep_as.kept:
                 with contextlib.suppress(OSError):
                     os.unlink(path)
+            os.close(lock)
 
     def touch(self, kind: str, name: str) -> None:
         """Says that a file was used."""
@@ -84,12 +101,14 @@ class Cache:
             self.path(kind, name).unlink()
 
     def prune(self, kind: str) -> None:
-        """Removes the files of a kind that were not used for long."""
-        limit = time.time() - _KEEP_S
+        """Removes files of a kind that were not used for long, or whose maker was killed."""
+        now = time.time()
         with contextlib.suppress(OSError), os.scandir(self._root / kind) as entries:
             for entry in entries:
                 with contextlib.suppress(OSError):
-                    if entry.stat().st_mtime < limit:
+                    age_s = now - entry.stat().st_mtime
+                    new = entry.name.startswith(_NEW)
+                    if age_s > _KEEP_S or (new and _is_abandoned(entry.path, age_s)):
                         os.unlink(entry.path)
 
 
@@ -107,6 +126,34 @@ class _KeepAs:
         self._file.close()  # what is left to be written may not fit on the disk
         os.replace(self._path, self._cache.path(self._kind, name))
         self.kept = True
+
+
+def _locked(number: int) -> int:
+    """A descriptor that holds a lock on a new file, until it is closed or the process ends."""
+    import fcntl
+
+    lock = os.dup(number)
+    with contextlib.suppress(OSError):  # not every file system has locks
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return lock
+
+
+def _is_abandoned(path: str, age_s: float) -> bool:
+    """Whether nobody is writing a new file any more."""
+    import fcntl
+
+    if age_s < _LOCKED_AFTER_S:
+        return False
+    number = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return age_s > _ABANDONED_S
+    finally:
+        os.close(number)
+    return True
 
 
 def _not_written(where: str, err: OSError) -> BackendUnavailable:

@@ -79,15 +79,17 @@ def _tls_context(netloc: str) -> ssl.SSLContext:
 def _through_proxy(
     proxy: str, parts: urllib.parse.SplitResult, context: ssl.SSLContext, timeout_s: float
 ) -> http.client.HTTPConnection:
-    to = urllib.parse.urlsplit(proxy if "://" in proxy else f"http://{proxy}")
-    if not to.hostname:
+    try:
+        to = urllib.parse.urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+        host, port = to.hostname, to.port
+    except ValueError:  # brackets that hold no address, a port that is no number
+        host = None
+    if not host:
         raise InvalidInput("the proxy in the environment is not a URL: write http://host:port")
     headers = {}
     if to.username:
         pair = f"{urllib.parse.unquote(to.username)}:{urllib.parse.unquote(to.password or '')}"
         headers["Proxy-Authorization"] = "Basic " + base64.b64encode(pair.encode()).decode()
-    connection = http.client.HTTPSConnection(
-        to.hostname, to.port, timeout=timeout_s, context=context
-    )
+    connection = http.client.HTTPSConnection(host, port, timeout=timeout_s, context=context)
     connection.set_tunnel(parts.hostname or "", parts.port or 443, headers)
     return connection

@@ -129,10 +129,19 @@ class Http:
                 connection.sock.shutdown(socket.SHUT_RDWR)
 
     def absolute(self, url: str, base: str = "") -> str:
-        """The URL for a path of the registry, or for a ``Location`` it gave."""
+        """The URL for a path of the registry, or for a ``Location`` it gave.
+
+        Raises:
+            UnexpectedReply: if what it gave is none.
+        """
         root = f"{self._scheme}://{self._api_host}"
-        full = urllib.parse.urljoin(base or root, url)
-        parts = urllib.parse.urlsplit(full)
+        try:
+            full = urllib.parse.urljoin(base or root, url)
+            parts = urllib.parse.urlsplit(full)
+        except ValueError:  # brackets that hold no address
+            full, parts = "", urllib.parse.urlsplit("")
+        if not parts.netloc or not full.isascii():
+            raise UnexpectedReply(f"registry {self.host}", f"the address {url}, which is no URL")
         if parts.netloc == self._api_host:  # a proxy in front may hide which scheme is right
             full = urllib.parse.urlunsplit(parts._replace(scheme=self._scheme))
         return full
@@ -254,7 +263,8 @@ class Http:
             except TorchXError:
                 connection.close()
                 raise
-            except OSError as err:  # no route, network down; or what is being sent cannot be read
+            except (OSError, UnicodeError) as err:
+                # no route, network down; a name that DNS cannot have; an unreadable file to send
                 connection.close()
                 raise BackendUnavailable(_unreachable(self.host, str(err))) from None
             except BaseException:
@@ -304,7 +314,7 @@ class Http:
         self, params: Mapping[str, str], request: Request, credentials: Credentials | None
     ) -> str:
         """Asks the token server that the registry named; https://distribution.github.io."""
-        realm = params["realm"]
+        realm = self.absolute(params["realm"])
         parts = urllib.parse.urlsplit(realm)
         if credentials and parts.scheme != "https" and not is_insecure(parts.netloc):
             msg = f"registry `{self.host}` wants the password sent to `{realm}`, not encrypted"

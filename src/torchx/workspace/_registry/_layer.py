@@ -19,9 +19,10 @@ from typing import BinaryIO
 
 from torchx.errors import InvalidInput
 from torchx.workspace._errors import LEAVE_OUT
-from torchx.workspace._registry._base import Node
+from torchx.workspace._registry._base_tree import Node
 from torchx.workspace._registry._blobs import FileBlob
 from torchx.workspace._registry._cache import Cache
+from torchx.workspace._registry._plan import planned_layers
 from torchx.workspace._tree import Entry, open_entry
 
 _FORMAT = 1
@@ -38,6 +39,7 @@ _BLOCK = 1 << 20
 _MEMBER_HEADER = b"\x1f\x8b\x08\0\0\0\0\0\0\xff"  # no name, no time, no operating system
 _OCTAL_LIMIT = 8 << 30
 _KEPT_LAYERS = 3
+"""Of a workspace, besides those of images that are still to be pushed."""
 
 _BlockSink = Callable[[bytes], object]
 
@@ -200,7 +202,7 @@ class _Last:
             layer = Layer(FileBlob(path, kept["digest"], kept["size"]), kept["diff_id"])
             pieces = [(key, offset, length) for key, offset, length in kept["pieces"]]
             older = [str(digest) for digest in kept["older"]]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, AttributeError):
             return cls(Layer(FileBlob("", "", -1), ""), [], {}, [])
         places = {key: (offset, length) for key, offset, length in pieces if key}
         return cls(layer, [key for key, _, _ in pieces], places, older)
@@ -256,17 +258,20 @@ def _remember(
 ) -> None:
     digest = layer.blob.digest
     older = [d for d in dict.fromkeys((last.layer.blob.digest, *last.older)) if d and d != digest]
+    kept = set(older[: _KEPT_LAYERS - 1])
+    if len(older) > len(kept):
+        kept |= planned_layers(cache)
     index = {
         "digest": digest,
         "size": layer.blob.size,
         "diff_id": layer.diff_id,
         "pieces": places,
-        "older": older[: _KEPT_LAYERS - 1],
+        "older": [digest for digest in older if digest in kept],
     }
     cache.write("slots", slot, json.dumps(index).encode())
-    for gone in older[_KEPT_LAYERS - 1 :]:
-        with contextlib.suppress(OSError):
-            cache.path("layers", gone).unlink()
+    for former in older:
+        if former not in kept:
+            cache.remove("layers", former)
     for kind in ("layers", "slots", "plans", "trees", "configs", "manifests"):
         cache.prune(kind)
 

@@ -1,7 +1,23 @@
-"""Answers of squeue and sacct in the shapes of each version, cut down to what is read."""
+"""Answers of squeue and sacct in the shapes of each version, cut down to what is read.
+
+Those of Slurm 22.05 were recorded on a cluster (``scripts/engines/slurm``) and are whole, in
+``recorded/22.05``. What is in this module was not recorded: it is written by hand, in the shapes
+that Slurm documents for the job records of its versions and in its manual pages. That is so for all
+other versions, and for what that cluster cannot show: a node that fails, a preemption, memory that
+runs out.
+"""
 
 import json
+from pathlib import Path
 from typing import Any
+
+US = "\x1f"
+RECORDED = Path(__file__).parent / "recorded" / "22.05"
+
+
+def recorded(name: str) -> str:
+    """What a program of Slurm 22.05 printed."""
+    return (RECORDED / name).read_text(encoding="utf-8")
 
 
 def _set(number: int, is_set: bool = True) -> dict[str, Any]:
@@ -80,6 +96,43 @@ def het(make: Any, leader: int, *states: str) -> list[dict[str, Any]]:
         jobs.append(job)
     return jobs
 
+
+def squeue_text_20_11(job_id: str, name: str, state: str, reason: str = "None") -> str:
+    """20.11: no JSON; ``squeue --format`` with our fields, the same in all later versions."""
+    command = "/work/torchx-sbatch.sh torchx:tok:train"
+    return US.join([job_id, state, reason, "me", "n1", "/work", command, name]) + "\n"
+
+
+def sacct_20_11(*rows: tuple[str, str, str, str]) -> str:
+    """20.11 does not know the field SubmitLine; each row is id, state, exit code and name."""
+    lines = [("JobID", "State", "ExitCode", "WorkDir", "NodeList", "JobName")]
+    lines += [(job_id, state, code, "/work", "n1", name) for job_id, state, code, name in rows]
+    return "".join(US.join(line) + "\n" for line in lines)
+
+
+def sacct_21_08(*rows: tuple[str, str, str, str]) -> str:
+    """21.08 to 24.11."""
+    lines = [("JobID", "State", "ExitCode", "WorkDir", "NodeList", "SubmitLine", "JobName")]
+    lines += [
+        (job_id, state, code, "/work", "n1", _LINE, name) for job_id, state, code, name in rows
+    ]
+    return "".join(US.join(line) + "\n" for line in lines)
+
+
+SACCT_VERSIONS = {"20.11": sacct_20_11, "21.08": sacct_21_08}
+SACCT_ENDS = {
+    "BOOT_FAIL": "0:0",
+    "CANCELLED by 1001": "0:15",
+    "COMPLETED": "0:0",
+    "DEADLINE": "0:0",
+    "FAILED": "3:0",
+    "NODE_FAIL": "0:0",
+    "OUT_OF_MEMORY": "0:125",
+    "PREEMPTED": "0:0",
+    "TIMEOUT": "0:0",
+    "REQUEUED": "0:0",
+}
+"""How sacct tells the end of a job; REQUEUED is shown of an earlier run only."""
 
 SACCT_HEADER = "JobID|State|ExitCode|WorkDir|NodeList|SubmitLine|JobName\n"
 _LINE = "sbatch --parsable /work/torchx-sbatch.sh torchx:tok:train"

@@ -1,5 +1,6 @@
 """Calls of Slurm's programs: how many, what is retried, and what users are told."""
 
+import itertools
 import json
 import os
 import signal
@@ -14,7 +15,7 @@ import pytest
 
 import torchx.schedulers.slurm_scheduler as slurm
 from torchx.errors import BackendUnavailable, InvalidInput, JobStartError
-from torchx.schedulers.slurm_scheduler import SlurmScheduler, create_scheduler
+from torchx.schedulers.slurm_scheduler import SlurmScheduler, _client, create_scheduler
 from torchx.schedulers.slurm_scheduler._client import is_transient, parse_job_id
 from torchx.specs import AppDef, AppState, Role
 
@@ -162,7 +163,40 @@ def test_a_submission_is_tried_again_only_if_it_did_not_arrive(fake_slurm, sched
     assert first[-1] == second[-1]
 
 
-def test_a_submission_that_may_have_arrived_is_not_repeated(fake_slurm, scheduler):
+SUBMIT_LATE = """\
+#!{python}
+# Loses its answer; squeue tells of the job some seconds later.
+import json, os, subprocess, sys
+here = os.path.dirname(os.path.abspath(sys.argv[0]))
+with open({calls!r}, "a") as f:
+    f.write("sbatch\\n")
+job = {{"job_id": 55, "name": "train-0", "job_state": "PENDING"}}
+job["command"] = " ".join(sys.argv[-2:])
+text = json.dumps({{"jobs": [job]}})
+later = "import sys, time; time.sleep(5); open(sys.argv[1], 'w').write(sys.argv[2])"
+quiet = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+subprocess.Popen([sys.executable, "-c", later, os.path.join(here, "squeue.out"), text], **quiet)
+sys.stderr.write("sbatch: error: Batch job submission failed: Socket timed out\\n")
+sys.exit(1)
+"""
+
+
+def test_a_job_that_appears_late_is_recovered(fake_slurm, scheduler):
+    fake_slurm.answer("squeue", samples.squeue())
+    fake_slurm.program("sbatch", SUBMIT_LATE)
+    assert scheduler.submit(APP, {}) == "55"
+    assert len(fake_slurm.calls("sbatch")) == 1
+
+
+def test_a_refused_job_is_looked_for_nowhere(fake_slurm, scheduler):
+    fake_slurm.answer("sbatch", err="sbatch: error: invalid partition specified: x\n", code=1)
+    with pytest.raises(JobStartError, match="invalid partition"):
+        scheduler.submit(APP, {})
+    assert [call[0] for call in fake_slurm.calls()] == ["sbatch"]
+
+
+def test_a_submission_that_may_have_arrived_is_not_repeated(fake_slurm, scheduler, monkeypatch):
+    monkeypatch.setattr(_client, "LATE_JOB_S", 2.0)
     fake_slurm.answer("squeue", samples.squeue())
     fake_slurm.answer("sbatch", err="sbatch: error: Socket timed out\n", code=1)
     with pytest.raises(BackendUnavailable, match="Socket timed out") as caught:
@@ -272,6 +306,30 @@ def test_transient_faults_are_retried(fake_slurm, scheduler):
     assert len(fake_slurm.calls("squeue")) == 3
 
 
+TIMED = """\
+#!{python}
+# Notes when it is called, and cannot reach the controller three times.
+import time
+with open({calls!r}, "a") as f:
+    f.write(f"squeue\\x1e{{time.time()}}\\n")
+with open({calls!r}) as f:
+    n = sum(1 for _ in f)
+if n <= 3:
+    raise SystemExit("slurm_load_jobs error: Unable to contact slurm controller")
+print('{{"jobs": [{{"job_id": 12, "name": "a-0", "job_state": "RUNNING"}}]}}')
+"""
+
+
+def test_retries_and_what_follows_them_are_a_second_apart(fake_slurm, scheduler):
+    fake_slurm.program("squeue", TIMED)
+    assert scheduler.describe("12").state is AppState.RUNNING
+    _client.queue().jobs(newer_than=time.monotonic())
+    times = [float(call[1]) for call in fake_slurm.calls("squeue")]
+    assert len(times) == 5
+    gaps_s = [after - before for before, after in itertools.pairwise(times)]
+    assert min(gaps_s) > 0.9  # programs take different times to start
+
+
 def test_an_outage_shows_the_last_known_state(fake_slurm, scheduler):
     fake_slurm.answer("squeue", samples.squeue(samples.job_21_08(12, "a-0", "RUNNING")))
     assert scheduler.describe("12").state is AppState.RUNNING
@@ -348,6 +406,20 @@ def test_a_refused_cancel_is_told(fake_slurm, scheduler):
     fake_slurm.answer("scancel", err=words, code=1)
     with pytest.raises(InvalidInput, match="permission denied"):
         scheduler.cancel("12")
+
+
+def test_an_app_is_listed_by_the_name_it_was_given(fake_slurm, scheduler):
+    fake_slurm.answer("sbatch", "7\n")
+    scheduler.submit(AppDef("Modèle/1 a%b:c", APP.roles), {})
+    mark = fake_slurm.calls("sbatch")[0][-1]
+    assert mark.isascii()
+    line = f"sbatch --parsable /t/torchx-sbatch.sh {mark}"
+    job = samples.job_21_08(7, "train-0", "RUNNING", command=line, user_name="root")
+    fake_slurm.answer("squeue", samples.squeue(job))
+    fake_slurm.answer("sacct", f"JobID|State|SubmitLine|JobName\n6|COMPLETED|{line}|train-0\n")
+    elsewhere = create_scheduler("elsewhere")
+    assert [row.name for row in elsewhere._list_sacct()] == ["Modèle/1 a%b:c"]
+    assert {row.name for row in elsewhere.list()} == {"Modèle/1 a%b:c"}
 
 
 def test_the_list_is_one_call_of_each(fake_slurm, scheduler):

@@ -136,6 +136,18 @@ def test_lines_and_bytes_are_kept_as_they_are(job):
     assert job.lines(k=1) == ["a\rb\x0cc\n", "\n", "x" * 300_000 + "\n", "\ufffd\n"]
 
 
+def test_following_keeps_no_file_open(job):
+    """A thousand replicas may be followed where 1024 files may be open."""
+    job.write("1\n2\n")
+    job.write("3\n", suffix="err")
+    before = len(os.listdir("/proc/self/fd"))
+    following = job.scheduler.log_iter(job.app_id, "w", should_tail=True)
+    assert [next(following) for _ in range(2)] == ["1\n", "2\n"]
+    assert len(os.listdir("/proc/self/fd")) == before
+    job.note("end-0-0")
+    assert [*following] == ["3\n"]
+
+
 def test_what_does_not_exist_is_said_so_at_the_call(job):
     with pytest.raises(RuntimeError, match="no role `x`, it has: w"):
         job.scheduler.log_iter(job.app_id, "x")

@@ -13,6 +13,7 @@ from torchx.errors import InvalidInput, UnsupportedRequest
 from torchx.schedulers.slurm_scheduler import SlurmOpts, SlurmReplicaRequest, create_scheduler
 from torchx.schedulers.slurm_scheduler._facts import parse_memory, parse_version
 from torchx.schedulers.slurm_scheduler._request import Facts, build_request
+from torchx.schedulers.slurm_scheduler._script import record_of
 from torchx.specs import (
     AppDef,
     BindMount,
@@ -111,11 +112,70 @@ def test_free_arguments_win():
     assert "--nodes=1 --ntasks-per-node=4" in directives(request.materialize())[1]
 
 
+@pytest.mark.parametrize(
+    ("version", "given", "expected"),
+    [
+        ("24.11.0", "--mem-per-cpu=50", {"mem-per-cpu": "50", "gpus-per-node": "2"}),
+        ("24.11.0", "--mem-per-gpu=50", {"mem-per-gpu": "50", "gpus-per-node": "2"}),
+        ("24.11.0", "--mem=50", {"mem": "50", "gpus-per-node": "2"}),
+        ("24.11.0", "--gres=gpu:1", {"gres": "gpu:1"}),
+        ("22.05.8", "--gres=shard:1,gpu:a:1", {"gres": "shard:1,gpu:a:1"}),
+        ("22.05.8", "--gres=nic:1", {"gres": "nic:1", "gpus-per-task": "2", "ntasks": "2"}),
+        ("22.05.8", "--gpus=4", {"gpus": "4"}),
+        ("22.05.8", "--gpus-per-node=1", {"gpus-per-node": "1"}),
+        ("24.11.0", "--gpus-per-task=1", {"gpus-per-task": "1", "ntasks": "2"}),
+        ("24.11.0", "--cpus-per-gpu=1", {"cpus-per-gpu": "1", "gpus-per-node": "2"}),
+    ],
+)
+def test_free_arguments_replace_what_asks_for_the_same(fake_slurm, version, given, expected):
+    """Slurm refuses, say, ``--mem`` beside ``--mem-per-cpu``."""
+    fake_slurm.answer("sinfo", f"slurm {version}")
+    gpus = role(num_replicas=2, resource=Resource(cpu=1, gpu=2, memMB=64))
+    opts = build(gpus, sbatch_args=given).replicas["r-0"].sbatch_opts
+    rest = {"requeue": None, "nodes": "2", "ntasks-per-node": "1", "cpus-per-task": "1"}
+    if "cpus-per-gpu" in expected:
+        del rest["cpus-per-task"]
+    if "--mem" not in given:
+        rest["mem"] = "64"
+    assert opts == {**rest, **expected}
+
+
+def test_free_arguments_of_srun_replace_sizes_of_the_step(fake_slurm):
+    fake_slurm.answer("sinfo", "slurm 24.11.0")
+    gpus = role(resource=Resource(cpu=1, gpu=2, memMB=64))
+    text = build(gpus, srun_args="--gres=gpu:1").materialize()
+    assert "srun --cpus-per-task=1 --wait=60 --kill-on-bad-exit=1 --gres=gpu:1 " in text
+
+
 def test_a_range_of_replicas_is_a_range_of_nodes():
     request = build(role(num_replicas=4, min_replicas=2))
     assert request.replicas["r-0"].sbatch_opts["nodes"] == "2-4"
     with pytest.raises(InvalidInput, match="min_replicas"):
         build(role(num_replicas=2, min_replicas=3))
+
+
+def test_a_role_with_a_range_is_the_last_component_whatever_its_place(caplog):
+    """Slurm lets each component take the nodes that it may have before it looks at the next one."""
+    a = Role("a", "", entrypoint="x", num_replicas=4, min_replicas=1)
+    b, c = Role("b", "", entrypoint="y"), Role("c", "", entrypoint="z")
+    request = build(a, b, c)
+    text = request.materialize()
+    names = [line.split()[0] for line in directives(text)[1:]]
+    assert names == ["--job-name=b-0", "hetjob", "--job-name=c-0", "hetjob", "--job-name=a-0"]
+    assert list(request.replicas) == ["a-0", "b-0", "c-0"]
+    steps = text.split("\n# role ")[1:]
+    groups = [step.split("--het-group=")[1].split()[0] for step in steps]
+    assert dict(zip("abc", groups, strict=True)) == {"a": "2", "b": "0", "c": "1"}
+    assert 'torchx_at[0]=$(torchx_hosts "${SLURM_JOB_NODELIST_HET_GROUP_2:-' in text
+    assert [role["name"] for role in record_of(request)["roles"]] == ["a", "b", "c"]
+    assert caplog.messages == []
+
+
+def test_a_second_range_of_replicas_is_warned_of(caplog):
+    ranges = [Role(n, "", entrypoint="x", num_replicas=4, min_replicas=1) for n in "ab"]
+    names = [line.split()[0] for line in directives(build(*ranges).materialize())[1:]]
+    assert names == ["--job-name=a-0", "hetjob", "--job-name=b-0"]
+    assert "`a`, `b`" in caplog.messages[0]
 
 
 @pytest.mark.parametrize(
@@ -184,8 +244,9 @@ def test_mounts_need_a_container():
     assert request.replicas["r-0"].srun_opts["container-mounts"] == "/a:/b:ro,/c:/d,/e:/e"
     with pytest.raises(UnsupportedRequest, match="VolumeMount"):
         build(role(mounts=[VolumeMount("v", "/b")]), container_image="img")
-    with pytest.raises(InvalidInput, match="must not hold"):
-        build(role(mounts=[BindMount("/a:b", "/b")]), container_image="img")
+    for path in ("/a:b", "/a,b", "/a\0", "/\ud83d"):
+        with pytest.raises(InvalidInput, match="must not hold"):
+            build(role(mounts=[BindMount(path, "/b")]), container_image="img")
 
 
 @pytest.mark.parametrize(
@@ -225,6 +286,30 @@ def test_a_value_that_is_no_word_is_refused_by_the_name_of_its_option(name, valu
         build(role(), **{name: value})
 
 
+@pytest.mark.parametrize("name", ["comment", "job_dir"])
+@pytest.mark.parametrize("value", ["a\nb", "a\r", "a\x1fb"])
+def test_a_value_that_would_split_the_row_of_a_job_is_refused(name, value):
+    with pytest.raises(InvalidInput, match=f"`{name}` must be one line"):
+        build(role(), **{name: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("comment", "\ud83d"),
+        ("account", "\ud83d"),
+        ("job_dir", "/\ud83d"),
+        ("container_image", "\ud83d"),
+        ("container_mounts", "/\ud83d:/x"),
+        ("sbatch_args", "--x=\ud83d"),
+        ("srun_args", "--x=\ud83d"),
+    ],
+)
+def test_half_of_a_surrogate_pair_in_an_option_is_refused(name, value):
+    with pytest.raises(InvalidInput, match=f"{name}.*ud83d"):
+        build(role(), **{name: value})
+
+
 @pytest.mark.parametrize("constraint", ["gpu&mem", "[rack1|rack2]", "a*2&b", "(a|b)"])
 def test_expressions_of_features_are_words(constraint):
     assert build(role(), constraint=constraint)
@@ -235,6 +320,21 @@ def test_expressions_of_features_are_words(constraint):
 )
 def test_signals_that_slurm_reads(signal):
     assert build(role(), signal=signal)
+
+
+@pytest.mark.parametrize(
+    ("signal", "asked"),
+    [
+        ("USR1@60", "USR1@60"),
+        ("B:USR1@60", "USR1@60"),
+        ("b:SIGUSR1", "SIGUSR1"),
+        ("RB:USR1@60", "R:USR1@60"),
+        ("R:TERM", "R:TERM"),
+    ],
+)
+def test_a_signal_is_for_the_replicas_and_not_for_the_batch_script(signal, asked):
+    for cfg in ({"signal": signal}, {"sbatch_args": f"--signal={signal}"}):
+        assert build(role(), **cfg).replicas["r-0"].sbatch_opts["signal"] == asked
 
 
 @pytest.mark.parametrize("signal", ["USR1@", "@60", "USR1@x", "X:USR1", "USR1;x"])

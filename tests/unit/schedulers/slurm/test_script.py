@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from torchx.errors import InvalidInput
 from torchx.schedulers.slurm_scheduler import SlurmBatchRequest, SlurmReplicaRequest
 from torchx.schedulers.slurm_scheduler._request import Facts, build_request
+from torchx.schedulers.slurm_scheduler._script import _SHELL_OWN
 from torchx.specs import AppDef, Role, macros
 
 from .fakes import CANNED, SRUN
@@ -76,6 +78,7 @@ names = st.one_of(
         and n not in ("PATH", "_", "BASH_ENV", "ENV", "LANG", "LANGUAGE", "TZ", "HOME")
     ),
     st.sampled_from(["IFS", "PS4", "UID", "RANDOM", "SECONDS", "PWD", "SHLVL", "A1", "HF_TOKEN"]),
+    st.sampled_from(["PIPESTATUS", "BASH_SOURCE", "BASH_VERSINFO", "FUNCNAME"]),
 )
 
 
@@ -84,11 +87,20 @@ def escaped(text: str) -> str:
     return text.replace("$", "$$")
 
 
+@pytest.fixture(params=["sh", "bash"])
+def shell(request, fake_slurm):
+    """Which shell is `sh` on the nodes: that of this machine, or bash as on most clusters."""
+    path = shutil.which(request.param)
+    assert path is not None
+    (fake_slurm.folder / "sh").symlink_to(path)
+    return request.param
+
+
 @settings(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(args=st.lists(values, max_size=6), env=st.dictionaries(names, values, max_size=6))
-def test_every_value_arrives_byte_for_byte(srun, args, env):
+def test_every_value_arrives_byte_for_byte(srun, shell, args, env):
     out = srun / "out.json"
     out.unlink(missing_ok=True)
     role = Role(
@@ -102,6 +114,23 @@ def test_every_value_arrives_byte_for_byte(srun, args, env):
     found_args, found_env = json.loads(out.read_text())
     assert [bytes.fromhex(a) for a in found_args] == [a.encode() for a in args]
     assert dict(zip(env, found_env, strict=True)) == {k: v.encode().hex() for k, v in env.items()}
+
+
+def test_variables_that_a_shell_keeps_for_itself_arrive(srun, shell):
+    bash = subprocess.run(["bash", "-c", "compgen -v"], capture_output=True, text=True, check=True)
+    own = {*bash.stdout.split(), *_SHELL_OWN, "BASH_LINENO", "BASH_ARGV", "BASH_REMATCH", "MAPFILE"}
+    keep = ("LD_", "SLURM", "FAKE", "TORCHX", "PYTHON", "LC_", "LANG", "PATH", "BASH_ENV", "ENV")
+    names = sorted(name for name in own if not name.startswith(keep))
+    out = srun / "out.json"
+    role = Role("r", "", entrypoint=sys.executable)
+    role.args = ["-c", escaped(DUMP), str(out), json.dumps(names)]
+    role.env = {name: f"1 of {name}" for name in names}
+    run_script(script_of(role), srun, code=0)
+    found = json.loads(out.read_text())[1]
+    lost = [
+        name for name, v in zip(names, found, strict=True) if v != role.env[name].encode().hex()
+    ]
+    assert lost == []
 
 
 def test_bytes_that_are_no_text_arrive_as_well(srun):
@@ -184,16 +213,44 @@ def test_values_that_no_process_can_have_are_refused():
     ):
         with pytest.raises(InvalidInput, match="NUL"):
             script_of(role)
+    for role in (
+        Role("r", "", entrypoint="\ud83d"),
+        Role("r", "", entrypoint="a", args=["half \ud83d of a pair"]),
+        Role("r", "", entrypoint="a", env={"A": "\ud83d"}),
+        Role("r", "/\ud83d", entrypoint="${img_root}/a"),
+    ):
+        with pytest.raises(InvalidInput, match=r"surrogate.*`\\ud83d`"):
+            script_of(role)
     for name in ("A-B", "", "1A", "A B", "A=B", "A\nB"):
         with pytest.raises(InvalidInput, match="name of a variable"):
             script_of(Role("r", "", entrypoint="a", env={name: "x"}))
 
 
 def test_a_comment_with_line_breaks_stays_a_comment(srun):
-    text = script_of(Role("r", "", entrypoint="true"), comment="x\ntouch pwned\n#SBATCH --hold\r")
+    """The command line is shown in one; a program may have added to it."""
+    request = build_request(AppDef("app", [Role("r", "", entrypoint="true")]), {}, Facts())
+    request.cmd.append("--comment=x\ntouch pwned\n#SBATCH --hold\r")
+    text = request.materialize()
     run_script(text, srun, code=0)
     assert not (srun / "pwned").exists()
     assert "\n#SBATCH --hold" not in text
+
+
+def test_a_role_runs_in_its_own_directory_and_its_files_stay_with_the_job(srun):
+    own = srun / "it's own"
+    own.mkdir()
+    (own / "run.sh").write_text("#!/bin/sh\npwd\necho $PWD\n")
+    (own / "run.sh").chmod(0o755)
+    role = Role("r", "", entrypoint="./run.sh")
+    work_dirs = {"r": str(own)}
+    request = build_request(AppDef("app", [role]), {}, Facts(), work_dirs=work_dirs)
+    run_script(request.materialize(), srun, code=0)
+    assert (srun / "slurm-77-r-0.out").read_text() == f"{own}\n{own}\n"
+    assert [p.name for p in own.iterdir()] == ["run.sh"]
+    (own / "run.sh").unlink()
+    own.rmdir()
+    assert run_script(request.materialize(), srun).returncode != 0
+    assert "it's own" in (srun / "slurm-77-r-0.err").read_text()
 
 
 # -- how it ends --------------------------------------------------------------------------------
@@ -318,6 +375,28 @@ def test_the_first_role_has_the_first_host(srun):
     assert (srun / "slurm-77-other-0.out").read_text() == "localhost\n"
 
 
+def test_the_first_role_has_the_first_host_wherever_its_component_is(srun):
+    hosts = {"SLURM_JOB_NODELIST_HET_GROUP_1": "localhost"}
+    hosts["SLURM_JOB_NODELIST_HET_GROUP_0"] = "other.invalid"
+    first = Role("r", "", entrypoint="sh", args=RANK0.args, num_replicas=2, min_replicas=1)
+    other = Role("other", "", entrypoint="sh", args=RANK0.args)
+    run_script(script_of(first, other), srun, code=0, **hosts)
+    for role in ("r", "other"):
+        assert (srun / f"slurm-77-{role}-0.out").read_text() == "localhost\n"
+    (notes,) = (srun / f".torchx-slurm-{os.getuid()}").iterdir()
+    assert (notes / "hosts-0-1").read_text() == "other.invalid\n"
+
+
+def test_replicas_that_share_nodes_tell_which_is_theirs(srun):
+    text = script_of(Role("r", "", entrypoint="true", num_replicas=2))
+    told = {"SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_NUM_NODES": "2", "SLURMD_NODENAME": "n-1"}
+    run_script(text, srun, tasks=2, code=0, **told)
+    (notes,) = (srun / f".torchx-slurm-{os.getuid()}").iterdir()
+    assert [*notes.glob("host-*")] == []
+    run_script(text, srun, tasks=2, code=0, **{**told, "SLURM_STEP_NUM_NODES": "1"})
+    assert sorted(p.name for p in notes.glob("host-*")) == ["host-0-0-0-n-1", "host-0-0-1-n-1"]
+
+
 # -- the text -----------------------------------------------------------------------------------
 
 
@@ -357,3 +436,30 @@ def test_a_container_sees_the_directory_of_the_logs():
     text = script_of(role, container_image="nvcr.io#x/y:1", container_mounts="/d a:/d")
     assert "'--container-image=nvcr.io#x/y:1'" in text
     assert """--container-mounts="$PWD:$PWD"',/d a:/d'""" in text
+
+
+def test_a_container_starts_in_the_directory_of_the_job():
+    text = script_of(Role("r", "img", entrypoint="true"), container_image="nvcr.io#x/y:1")
+    assert ' --container-workdir="$PWD" ' in text
+    given = {"container_image": "i", "srun_args": "--container-workdir=/w"}
+    text = script_of(Role("r", "img", entrypoint="true"), **given)
+    assert " --container-workdir=/w " in text
+    assert text.count("workdir") == 1
+
+
+def test_a_container_starts_in_the_directory_of_its_role():
+    request = build_request(
+        AppDef("app", [Role("r", "/j d/r", entrypoint="true")]),
+        {"container_image": "i"},
+        Facts(),
+        work_dirs={"r": "/j d/r"},
+    )
+    assert " --container-workdir='/j d/r' " in request.materialize()
+    assert "cd --" not in request.materialize()
+
+
+def test_an_image_with_the_workspace_in_it_says_where_its_container_starts():
+    role = Role("r", "img", entrypoint="true")
+    text = build_request(AppDef("app", [role]), {}, Facts(), builder="docker").materialize()
+    assert "--container-image=img" in text
+    assert "workdir" not in text

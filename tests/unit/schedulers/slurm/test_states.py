@@ -255,6 +255,21 @@ def test_a_name_with_the_delimiter_or_without_digits_is_no_crash():
     assert (found.state, found.roles) == (AppState.FAILED, [])
 
 
+def test_a_comment_may_hold_what_usually_separates_fields():
+    us = "\x1f"
+    line = "sbatch --parsable --comment=lr=1|bs=2 /t/torchx-sbatch.sh torchx:tok:a"
+    head = us.join(["JobID", "State", "ExitCode", "WorkDir", "NodeList", "SubmitLine", "JobName"])
+    text = us.join(["12", "COMPLETED", "0:0", "/w", "n1", line, "train-0"])
+    job = sacct.parse_describe(f"{head}\n{text}\n", "12")
+    assert (job.command, [c.name for c in job.components]) == (line, ["train-0"])
+    head = us.join(["JobID", "State", "SubmitLine", "JobName"])
+    text = us.join(["12", "RUNNING", line, "t-0"])
+    (row,) = sacct.parse_list(f"{head}\n{text}\n")
+    assert (row.app_id, row.name) == ("12", "a")
+    for command in (sacct.describe_command("12"), sacct.list_command("me")):
+        assert f"--delimiter={us}" in command
+
+
 def test_the_list_has_ours_once_each():
     line = "sbatch --parsable /t/torchx-sbatch.sh torchx:tok:train"
     text = (

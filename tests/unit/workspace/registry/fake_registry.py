@@ -3,6 +3,7 @@
 import base64
 import gzip
 import hashlib
+import importlib
 import io
 import json
 import re
@@ -116,7 +117,7 @@ class FakeRegistry:
             **config,
         }
         data = json.dumps(content).encode()
-        packed = [gzip.compress(r, mtime=0) if compression == "gzip" else r for r in raw]
+        packed = [_PACKERS[compression](r) for r in raw]
         suffix = {"gzip": "+gzip", "none": "", "zstd": "+zstd"}[compression]
         manifest = {
             "schemaVersion": 2,
@@ -424,6 +425,23 @@ class _Handler(BaseHTTPRequestHandler):
             self._hang_up()
             return
         self.wfile.write(body)
+
+
+def _pack_zstd(data: bytes) -> bytes:
+    """Two frames, as parallel compressors make."""
+    try:
+        compress = importlib.import_module("compression.zstd").compress  # Python 3.14
+    except ImportError:
+        compress = importlib.import_module("zstandard").compress
+    half = len(data) // 2
+    return bytes(compress(data[:half]) + compress(data[half:]))
+
+
+_PACKERS: dict[str, Callable[[bytes], bytes]] = {
+    "gzip": lambda data: gzip.compress(data, mtime=0),
+    "none": bytes,
+    "zstd": _pack_zstd,
+}
 
 
 def tar_of(content: dict[str, Any]) -> bytes:

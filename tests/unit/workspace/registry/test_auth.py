@@ -82,6 +82,16 @@ def test_a_helper_of_the_host_goes_before_the_store(docker_env: dict[str, str]) 
     assert hub == Credentials("all", "https://index.docker.io/v1/")
 
 
+@pytest.mark.parametrize("key", ["https://index.docker.io/v1/", "docker.io"])
+def test_a_helper_of_docker_hub_is_found_by_the_name_that_docker_gives_it(
+    docker_env: dict[str, str], key: str
+) -> None:
+    add_helper(docker_env, "x", 'echo "{\\"Username\\": \\"me\\", \\"Secret\\": \\"$server\\"}"')
+    write_config(docker_env, {"credHelpers": {key: "x"}})
+    found = find_credentials("docker.io", docker_env)
+    assert found == Credentials("me", "https://index.docker.io/v1/")
+
+
 def test_a_helper_may_give_a_token(docker_env: dict[str, str]) -> None:
     add_helper(docker_env, "x", """echo '{"Username": "<token>", "Secret": "tok"}'""")
     write_config(docker_env, {"credsStore": "x"})

@@ -5,6 +5,7 @@ import json
 import logging
 import os
 import shutil
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -22,13 +23,12 @@ from torchx.errors import (
 from torchx.version import __version__
 from torchx.workspace._registry._base import this_platform
 from torchx.workspace._registry._build import (
-    Plan,
     append_workspace,
     find_base,
-    find_plan,
     plan_image,
     push_image,
 )
+from torchx.workspace._registry._plan import Plan, find_plan
 from torchx.workspace._tree import scan
 
 from .conftest import AT_ONCE
@@ -181,19 +181,51 @@ def test_layers_that_are_fetched_from_elsewhere_stay_there(
     assert json.loads(registry.manifests["team/out", out][1])["layers"][0] == foreign
 
 
-@pytest.mark.parametrize("compression", ["none", "zstd"])
-def test_base_layers_of_other_compressions_are_left_alone(
-    registry: FakeRegistry, workspace: Path, compression: str, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("compression", ["none", "gzip", "zstd"])
+def test_base_layers_of_any_compression_are_read_and_left_alone(
+    registry: FakeRegistry, workspace: Path, compression: str
 ) -> None:
-    layer = (
-        tar_of({"srv/": 0o700}) if compression == "none" else b"\x28\xb5\x2f\xfd\x04\x00\x01\0\0"
-    )
-    registry.add_image(
-        oci=True, layers=[layer], compression=compression, settings={"WorkingDir": "/srv"}
+    layers = [tar_of({"srv/": 0o755}), tar_of({"srv/": (0o700, 5, 6), "srv/f": os.urandom(3000)})]
+    base = registry.add_image(
+        oci=True, layers=layers, compression=compression, settings={"WorkingDir": "/srv"}
     )
     digest = append(registry, workspace)
     with registry.top_layer("team/out", digest) as tar:
-        assert tar.getmember("srv").mode == (0o700 if compression == "none" else 0o755)
+        srv = tar.getmember("srv")
+    assert (srv.mode, srv.uid, srv.gid) == (0o700, 5, 6)
+    before = registry.image("team/base", base)[0]["layers"]
+    assert registry.image("team/out", digest)[0]["layers"][:-1] == before
+
+
+@pytest.mark.parametrize("compression", ["gzip", "zstd"])
+@pytest.mark.parametrize("content", [b"", b"garbage", None])
+def test_a_layer_that_is_damaged_is_named(
+    registry: FakeRegistry, workspace: Path, compression: str, content: bytes | None
+) -> None:
+    base = registry.add_image(oci=True, layers=[tar_of({"f": b"x"})], compression=compression)
+    layer = registry.image("team/base", base)[0]["layers"][0]["digest"]
+    blobs = registry.blobs["team/base"]
+    blobs[layer] = blobs[layer][:40] if content is None else content
+    with pytest.raises(UnexpectedReply, match=layer):
+        append(registry, workspace)
+
+
+def test_without_zstd_such_a_layer_is_refused_until_it_is_installed(
+    registry: FakeRegistry, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layer = tar_of({"srv/": (0o700, 5, 6)})
+    registry.add_image(
+        oci=True, layers=[layer], compression="zstd", settings={"WorkingDir": "/srv"}
+    )
+    with monkeypatch.context() as without:
+        for name in ("zstandard", "compression.zstd"):
+            without.setitem(sys.modules, name, None)
+        for _ in range(2):
+            with pytest.raises(UnsupportedRequest, match=r"torchx\[zstd\]") as caught:
+                append(registry, workspace)
+            assert f"{registry.host}/team/base:1" in str(caught.value)
+    with registry.top_layer("team/out", append(registry, workspace)) as tar:
+        assert tar.getmember("srv").mode == 0o700
 
 
 def index_of(*images: tuple[str, str]) -> dict[str, Any]:
@@ -257,23 +289,90 @@ def test_the_workspace_goes_where_the_image_works(registry: FakeRegistry, worksp
     assert (me.mode, me.uid, me.gid) == (0o750, 1000, 1002)
 
 
-def test_a_large_layer_is_read_only_if_the_directory_is_nowhere_else(
+def large(content: dict[str, Any]) -> bytes:
+    """A layer that is too large to be read without need."""
+    return tar_of({**content, "large": os.urandom(5 << 20)})
+
+
+def test_a_large_layer_is_read_only_if_it_may_have_the_directory(
     registry: FakeRegistry, workspace: Path
 ) -> None:
-    large = tar_of({"opt/": 0o700, "opt/model": os.urandom(5 << 20)})
-    registry.add_image(tag="1", layers=[tar_of({"srv/": 0o701}), large])
-    registry.add_image(
-        tag="2", layers=[tar_of({"srv/": 0o701}), large], settings={"WorkingDir": "/srv"}
-    )
-    registry.add_image(
-        tag="3", layers=[tar_of({"srv/": 0o701}), large], settings={"WorkingDir": "/opt"}
-    )
-    blob = digest_of(gzip.compress(large, mtime=0))
-    for tag, read in (("1", 0), ("2", 0), ("3", 1), ("3", 1)):
+    layers = [tar_of({"srv/": 0o701}), large({"opt/": 0o700}), tar_of({"app/": 0o702})]
+    blob = digest_of(gzip.compress(layers[1], mtime=0))
+    read = {"/": 0, "/app": 0, "/srv": 1, "/opt": 1}  # and never again
+    for tag, (working_dir, count) in enumerate(read.items()):
+        registry.add_image(tag=str(tag), layers=layers, settings={"WorkingDir": working_dir})
         digest = append(registry, workspace, f"team/base:{tag}")
-        assert len(registry.did("GET", blob)) == read
+        assert len(registry.did("GET", blob)) == count
     with registry.top_layer("team/out", digest) as tar:
         assert tar.getmember("opt").mode == 0o700
+
+
+def test_what_is_known_of_a_layer_is_kept_as_long_as_it_is_used(
+    registry: FakeRegistry, workspace: Path
+) -> None:
+    registry.add_image(layers=[tar_of({"srv/": 0o701})], settings={"WorkingDir": "/srv"})
+    append(registry, workspace)
+    (tree,) = (Path(os.environ["TORCHX_HOME"]) / "cache/images/trees").iterdir()
+    os.utime(tree, (time.time() - 31 * 24 * 3600,) * 2)
+    (workspace / "main.py").write_text("changed")
+    append(registry, workspace)
+    assert tree.exists()
+
+
+@pytest.mark.parametrize(
+    ("layers", "working_dir", "expected"),
+    [
+        ([{"app/": 0o755}, {"app/": (0o700, 1000, 1001)}], "/app", ("app", 0o700, 1000, 1001)),
+        ([{"app/": (0o700, 5, 6)}, {".wh.app": b""}], "/app", ("app", 0o755, 0, 0)),
+        ([{"srv/": 0o755}, {"app": "-> srv"}], "/app/x", ("srv/x", 0o755, 0, 0)),
+        ([{"app/": 0o711}, {"app/": 0o700}, {"app/": 0o750}], "/app", ("app", 0o750, 0, 0)),
+        (
+            [{"a/": 0o755, "a/b/": (0o700, 5, 6)}, {"a": b"file"}, {"a/": 0o755}],
+            *("/a/b", ("a/b", 0o755, 0, 0)),
+        ),
+    ],
+)
+def test_a_directory_is_what_the_highest_layer_makes_of_it_however_large(
+    registry: FakeRegistry,
+    workspace: Path,
+    layers: list[dict[str, Any]],
+    working_dir: str,
+    expected: tuple[str, int, int, int],
+) -> None:
+    first, *others = layers
+    registry.add_image(
+        layers=[tar_of(first), *map(large, others)], settings={"WorkingDir": working_dir}
+    )
+    with registry.top_layer("team/out", append(registry, workspace)) as tar:
+        place = tar.getmember(expected[0])
+    assert (place.name, place.mode, place.uid, place.gid) == expected
+
+
+def test_what_is_in_a_large_layer_is_not_replaced_where_it_was_read(
+    registry: FakeRegistry, workspace: Path
+) -> None:
+    layers = [tar_of({"app/": 0o755}), large({"app/pkg": "-> /srv"})]
+    registry.add_image(layers=layers, settings={"WorkingDir": "/app"})
+    with pytest.raises(InvalidInput, match="has a link to `/srv` at `/app/pkg`"):
+        append(registry, workspace)
+
+
+def test_what_was_not_read_is_said(
+    registry: FakeRegistry, workspace: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    registry.add_image(layers=[tar_of({"etc/": 0o755}), large({"pkg": "-> srv"})])
+    caplog.set_level(logging.INFO)
+    append(registry, workspace)
+    assert "with 5.0 MiB were not read: whether the workspace replaces" in caplog.text
+
+
+def test_what_a_large_layer_removed_is_not_in_the_way(
+    registry: FakeRegistry, workspace: Path
+) -> None:
+    layers = [tar_of({"pkg": "-> srv"}), large({".wh.pkg": b"", "pkg/": 0o755})]
+    registry.add_image(layers=layers)
+    append(registry, workspace)
 
 
 @pytest.mark.parametrize(
@@ -331,6 +430,20 @@ def test_a_workspace_does_not_replace_directories_of_the_image(
     with pytest.raises(InvalidInput, match=words) as caught:
         append(registry, workspace)
     assert "WORKDIR" in str(caught.value)
+    assert not registry.did("POST")
+
+
+@pytest.mark.parametrize("name", [".wh.etc", ".wh..wh..opq", "pkg/.wh.x", ".wh.dir/file"])
+def test_a_workspace_does_not_remove_files_of_the_image(
+    registry: FakeRegistry, workspace: Path, name: str
+) -> None:
+    """In a layer, `.wh.etc` stands for the removal of `etc`."""
+    registry.add_image()
+    (workspace / name).parent.mkdir(exist_ok=True)
+    (workspace / name).touch()
+    with pytest.raises(InvalidInput, match=r"`\.wh\.` remove files") as caught:
+        append(registry, workspace)
+    assert f"`{name.removesuffix('/file')}`" in str(caught.value)
     assert not registry.did("POST")
 
 
@@ -500,6 +613,51 @@ def test_a_plan_is_known_to_other_processes_until_it_is_pushed(
     registry.image("team/out", plan.tag)
 
 
+def test_what_was_planned_can_be_pushed_after_many_other_plans(
+    registry: FakeRegistry, workspace: Path
+) -> None:
+    registry.add_image()
+    out = f"{registry.host}/team/out"
+    base = find_base(f"{registry.host}/team/base:1", AT_ONCE)
+    cache = Path(os.environ["TORCHX_HOME"]) / "cache/images"
+
+    def plan(number: int) -> Plan:
+        (workspace / "main.py").write_text(str(number))
+        return plan_image(base, str(workspace), scan(str(workspace)), out, AT_ONCE)
+
+    plans = [plan(number) for number in range(6)]
+    for planned in plans:
+        push_image(planned, AT_ONCE)
+        registry.image("team/out", planned.tag)
+    plan(6)
+    assert len([*(cache / "layers").iterdir()]) == 3
+    plans = [plan(number) for number in range(7, 12)]
+    assert len([*(cache / "layers").iterdir()]) == 3 + 3
+    for path in (cache / "plans").iterdir():  # as if nobody had wanted these for long
+        os.utime(path, (time.time() - 8 * 24 * 3600,) * 2)
+    plan(12)
+    assert len([*(cache / "layers").iterdir()]) == 3
+
+
+@pytest.mark.parametrize("home", ["/proc/nope", "/dev/null/x", None])
+def test_without_a_cache_there_is_no_plan(
+    monkeypatch: pytest.MonkeyPatch, home: str | None
+) -> None:
+    """Whoever runs an image that is there already needs none."""
+    if home:
+        monkeypatch.setenv("TORCHX_HOME", home)
+    else:
+        monkeypatch.delenv("TORCHX_HOME")
+        monkeypatch.delenv("HOME")
+        monkeypatch.setattr(os.path, "expanduser", lambda path: path)  # a user without an entry
+    assert find_plan(f"h.io/x@{digest_of(b'')}") is None
+
+
+def test_looking_for_a_plan_makes_no_folder() -> None:
+    assert find_plan(f"h.io/x@{digest_of(b'')}") is None
+    assert not Path(os.environ["TORCHX_HOME"]).exists()
+
+
 def test_a_cache_that_cannot_be_written_is_one_clear_line(
     registry: FakeRegistry, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -509,11 +667,28 @@ def test_a_cache_that_cannot_be_written_is_one_clear_line(
         append(registry, workspace)
 
 
-def test_a_broken_cache_is_no_obstacle(registry: FakeRegistry, workspace: Path) -> None:
+def test_a_deleted_cache_is_no_obstacle(registry: FakeRegistry, workspace: Path) -> None:
     registry.add_image()
     first = append(registry, workspace)
     shutil.rmtree(Path(os.environ["TORCHX_HOME"]) / "cache")
     assert append(registry, workspace) == first
+
+
+@pytest.mark.parametrize("kind", ["manifests", "configs", "trees", "slots"])
+@pytest.mark.parametrize("damage", [b"", b"null", b"[1, 2, 3]", b'{"digest": 1}', b"\xff", "cut"])
+def test_a_damaged_cache_is_made_anew(
+    registry: FakeRegistry, workspace: Path, kind: str, damage: bytes | str
+) -> None:
+    registry.add_image(layers=[tar_of({"app/": (0o700, 7, 8)})], settings={"WorkingDir": "/app"})
+    first = append(registry, workspace)
+    files = [*(Path(os.environ["TORCHX_HOME"]) / "cache/images" / kind).iterdir()]
+    whole = {path: path.read_bytes() for path in files}
+    assert whole
+    for path, data in whole.items():
+        path.write_bytes(data[: len(data) // 2] if isinstance(damage, str) else damage)
+    assert append(registry, workspace) == first
+    if kind != "slots":  # which has times
+        assert {path: path.read_bytes() for path in files} == whole
 
 
 def test_secrets_are_neither_logged_nor_shown(

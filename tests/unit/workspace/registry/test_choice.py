@@ -1,17 +1,19 @@
 """The option `image_builder`, and the steps of a dry run and a submit."""
 
 import logging
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from torchx.errors import BackendUnavailable, InvalidInput
+from tests.unit.workspace.fake_daemon import BASE_ID, BUILT_ID, FakeDaemon, running
+from torchx.errors import BackendUnavailable, InvalidInput, UnsupportedRequest
 from torchx.schedulers.docker_scheduler import create_scheduler
 from torchx.specs.api import AppDef, Role, Workspace
 from torchx.workspace.docker_workspace import DockerWorkspaceMixin
 
-from .fake_registry import FakeRegistry, Fault
+from .fake_registry import FakeRegistry, Fault, tar_of
 
 
 class Builder(DockerWorkspaceMixin):
@@ -167,6 +169,44 @@ def test_an_image_that_neither_has_is_the_registry_s_error(
     app = app_of(workspace, image=f"{registry.host}/team/base:1")
     with pytest.raises(InvalidInput, match="has no image"):
         build(app, image_repo=f"{registry.host}/team/out", image_builder=choice)
+
+
+@pytest.mark.parametrize("tag", ["onbuild", "zstd"])
+def test_what_only_a_builder_can_build_on_is_built_on_by_a_daemon_that_answers(
+    registry: FakeRegistry, workspace: Path, monkeypatch: pytest.MonkeyPatch, tag: str
+) -> None:
+    registry.add_image(tag="onbuild", settings={"OnBuild": ["RUN make"]})
+    registry.add_image(tag="zstd", oci=True, compression="zstd")
+    for name in ("zstandard", "compression.zstd"):
+        monkeypatch.setitem(sys.modules, name, None)
+    base, cfg = f"{registry.host}/team/base:{tag}", {"image_repo": f"{registry.host}/team/out"}
+    daemon = FakeDaemon()
+    daemon.pull = [{"status": "Pull complete", "id": "a"}]
+    with running(daemon) as address:
+        with monkeypatch.context() as there:
+            there.setenv("DOCKER_HOST", address)
+            builder = Builder()
+            assert build(app_of(workspace, image=base), builder, **cfg) == [BUILT_ID]
+            builder.close()
+            with pytest.raises(UnsupportedRequest):
+                build(app_of(workspace, image=base), image_builder="registry", **cfg)
+        with pytest.raises(UnsupportedRequest, match="image_builder=docker"):
+            build(app_of(workspace, image=base), **cfg)
+    assert daemon.count("POST /build") == 1
+
+
+def test_a_workspace_that_does_not_fit_is_not_given_to_a_daemon(
+    registry: FakeRegistry, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry.add_image(layers=[tar_of({"pkg": "-> srv"})])
+    base = f"{registry.host}/team/base:1"
+    daemon = FakeDaemon()
+    daemon.images[base] = BASE_ID
+    with running(daemon) as address:
+        monkeypatch.setenv("DOCKER_HOST", address)
+        with pytest.raises(InvalidInput, match="has a link"):
+            build(app_of(workspace, image=base), image_repo=f"{registry.host}/team/out")
+    assert not daemon.requests
 
 
 def test_the_option_is_offered_with_its_values() -> None:

@@ -384,6 +384,46 @@ def test_redirects_in_a_circle_end(registry: FakeRegistry) -> None:
         client.get_blob(digest_of(b""), 100)
 
 
+@pytest.mark.parametrize("address", ["http://[bad", "http://h:port/x", "/v2/\xfc"])
+@pytest.mark.parametrize("request_", [("GET", "manifests", 302), ("POST", "uploads", 202)])
+def test_an_address_that_is_no_url_is_named(
+    registry: FakeRegistry, address: str, request_: tuple[str, str, int]
+) -> None:
+    method, path, status = request_
+    registry.faults.append(Fault(method, path, status, {"Location": address}, times=9))
+    with connect(registry) as client, pytest.raises(UnexpectedReply, match="registry") as caught:
+        client.upload(BytesBlob(b"x")) if method == "POST" else client.get_manifest("1")
+    assert address in str(caught.value)
+
+
+def test_a_token_server_that_is_no_url_is_named(registry: FakeRegistry) -> None:
+    challenge = {"WWW-Authenticate": 'Bearer realm="https://[bad/token"'}
+    registry.faults.append(Fault("GET", "manifests", 401, challenge, times=9))
+    with connect(registry) as client, pytest.raises(UnexpectedReply, match=r"https://\[bad/token"):
+        client.get_manifest("1")
+
+
+def test_a_name_that_no_host_can_have_is_one_clear_line() -> None:
+    repository = parse_repository(f"{'a' * 64}.com/x")
+    with (
+        Registry(repository, retries=AT_ONCE) as client,
+        pytest.raises(BackendUnavailable, match="cannot be reached"),
+    ):
+        client.find_manifest("1")
+
+
+@pytest.mark.parametrize("proxy", ["http://[bad", "http://h:port", "http://"])
+def test_a_proxy_that_is_no_url_is_named(monkeypatch: pytest.MonkeyPatch, proxy: str) -> None:
+    for name in ("no_proxy", "NO_PROXY", "https_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HTTPS_PROXY", proxy)
+    with (
+        Registry(parse_repository("example.com/x"), retries=AT_ONCE) as client,
+        pytest.raises(InvalidInput, match="write http://host:port"),
+    ):
+        client.find_manifest("1")
+
+
 def test_a_connection_is_used_again_and_renewed_when_it_was_closed(registry: FakeRegistry) -> None:
     digest = registry.add_image("team/out")
     with connect(registry) as client:

@@ -4,6 +4,8 @@ import gzip
 import io
 import os
 import resource
+import subprocess
+import sys
 import tarfile
 import time
 from collections.abc import Sequence
@@ -14,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from torchx.errors import BackendUnavailable, InvalidInput, TorchXError
-from torchx.workspace._registry._base import Node
+from torchx.workspace._registry._base_tree import Node
 from torchx.workspace._registry._cache import Cache
 from torchx.workspace._registry._layer import Layer, make_layer
 from torchx.workspace._tree import Entry, scan
@@ -241,6 +243,32 @@ def test_old_layers_do_not_pile_up(tmp_path: Path, cache: Cache) -> None:
         (root / "new").write_text(str(number))
         make(root, cache)
     assert len([*cache.path("layers", "x").parent.iterdir()]) == 3
+
+
+def test_what_a_killed_build_left_is_removed_by_the_next(workspace: Path, cache: Cache) -> None:
+    folder = cache.path("layers", "x").parent
+    build = (
+        "import sys, time, pathlib, torchx.workspace._registry._cache as c\n"
+        "with c.Cache(pathlib.Path(sys.argv[1])).new_file('layers') as (file, _):\n"
+        "    file.write(b'x' * 1000000); print(flush=True); time.sleep(60)"
+    )
+    child = subprocess.Popen(
+        [sys.executable, "-c", build, str(folder.parent)], stdout=subprocess.PIPE
+    )
+    with child:
+        try:
+            assert child.stdout is not None
+            child.stdout.readline()
+            (new,) = folder.iterdir()
+            an_hour_ago = time.time() - 3600
+            os.utime(new, (an_hour_ago, an_hour_ago))
+            make(workspace, cache)
+            assert new.exists()
+        finally:
+            child.terminate()
+    (workspace / "main.py").write_text("changed")
+    make(workspace, cache)
+    assert not new.exists()
 
 
 @pytest.mark.parametrize("change", ["shorter", "longer"])
