@@ -214,6 +214,8 @@ class Scheduler(abc.ABC, Generic[T]):
             InvalidRunConfigException: if ``cfg`` does not fit ``run_opts()``.
         """
         resolved: Any = resolve_cfg(self.run_opts(), cfg)
+        if isinstance(self, WorkspaceMixin) and isinstance(resolved, Mapping):
+            self.check_workspace_opts(resolved)
         opts_type = _opts_type(type(self))
         if opts_type is not None and isinstance(resolved, Mapping):
             resolved = opts_type.from_cfg(resolved)

@@ -43,7 +43,10 @@ def connect() -> Any:
             knock()
         except OSError as err:
             raise _unreachable("connect", err) from err
-        return docker.from_env()
+        try:
+            return docker.from_env()
+        except ValueError as err:  # a port that is no number, say
+            raise _unreachable("connect", err) from err
 
 
 def docker_host() -> str:
@@ -142,8 +145,6 @@ def find_or_pull(client: Any, image: str, *, required: bool, quiet: bool = False
 
 
 def _pull(client: Any, image: str, quiet: bool) -> None:
-    import io
-
     from docker.utils import parse_repository_tag
 
     if image.startswith("sha256:"):
@@ -152,7 +153,7 @@ def _pull(client: Any, image: str, quiet: bool) -> None:
     repository, tag = parse_repository_tag(image)
     with translated(f"pull image `{image}`"):
         events = client.api.pull(repository, tag=tag or "latest", stream=True, decode=True)
-        _transfers.show(events, io.StringIO() if quiet else None, "pull")
+        _transfers.show(events, _transfers.silent() if quiet else None, "pull")
 
 
 def build(
@@ -178,6 +179,7 @@ def build(
                 buildargs=dict(arguments),
                 pull=False,
                 rm=True,
+                forcerm=True,  # the container of a step that fails, too
                 decode=True,
                 labels=dict(labels),
             )
@@ -239,11 +241,14 @@ def _no_image(log: list[Any]) -> _NoImage:
     return _NoImage("docker build", str(log[-3:]))
 
 
-def push(client: Any, image: str, repository: str, tag: str) -> str | None:
+def push(client: Any, image: str, repository: str, tag: str, *, quiet: bool = False) -> str | None:
     """Pushes a local image as ``repository:tag``; returns its digest in the registry.
 
     A transfer that breaks is tried again: what has arrived is not sent twice, and the tag is set
     when all of it is there.
+
+    Args:
+        quiet: do not show the progress.
 
     Returns:
         ``sha256:…``; ``None`` if the daemon does not say.
@@ -256,7 +261,7 @@ def push(client: Any, image: str, repository: str, tag: str) -> str | None:
         client.images.get(image).tag(repository, tag=tag)
     for pause_s in (*_PUSH_PAUSES_S, None):
         try:
-            return _push_once(client, repository, tag)
+            return _push_once(client, repository, tag, quiet)
         except (_transfers.TransferFailed, BackendUnavailable) as err:
             if pause_s is None or _PERMANENT.search(str(err)):
                 if isinstance(err, BackendUnavailable):
@@ -268,7 +273,7 @@ def push(client: Any, image: str, repository: str, tag: str) -> str | None:
     raise AssertionError  # the last round returns or raises
 
 
-def _push_once(client: Any, repository: str, tag: str) -> str | None:
+def _push_once(client: Any, repository: str, tag: str, quiet: bool) -> str | None:
     digest: list[str] = []
 
     def watched(events: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
@@ -280,7 +285,7 @@ def _push_once(client: Any, repository: str, tag: str) -> str | None:
 
     with translated(f"push `{repository}:{tag}`"):
         events = client.images.push(repository, tag=tag, stream=True, decode=True)
-        _transfers.show(watched(events), None, "push")
+        _transfers.show(watched(events), _transfers.silent() if quiet else None, "push")
     return digest[-1] if digest else None
 
 

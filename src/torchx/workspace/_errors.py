@@ -2,6 +2,12 @@
 
 from torchx.errors import InvalidInput, TorchXError
 
+LEAVE_OUT = (
+    "leave it out with a line in the ignore file of its project: `.torchxignore`, or"
+    " `.dockerignore` if the project has only that"
+)
+"""Advice about a file; where both are there, the second is not read."""
+
 
 class WorkspaceNotFound(InvalidInput, FileNotFoundError):
     """There is nothing at the place that was given as a workspace."""
@@ -18,6 +24,5 @@ def unreadable(path: str, err: Exception) -> UnreadableWorkspace:
     else:
         why = str(getattr(err, "strerror", None) or err)
     return UnreadableWorkspace(
-        f"cannot read `{path}` of the workspace: {why}; make it readable, or leave it out with a"
-        " line in the ignore file"
+        f"cannot read `{path}` of the workspace: {why}; make it readable, or {LEAVE_OUT}"
     )

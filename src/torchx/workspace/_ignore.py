@@ -69,13 +69,22 @@ class Rules:
     Args:
         patterns: the lines of the ignore file.
         skip_default: whether ``DEFAULT_SKIPPED`` and virtual environments are left out.
+        file: path of the ignore file, or of the one to write if there is none; for messages.
     """
 
-    def __init__(self, patterns: Sequence[Pattern], *, skip_default: bool = True) -> None:
+    def __init__(
+        self,
+        patterns: Sequence[Pattern],
+        *,
+        skip_default: bool = True,
+        file: str = ".torchxignore",
+    ) -> None:
+        self.file = file
+        self._patterns = patterns
         self._asked = {name for p in patterns if p.takes_in for name in _names_in(p)}
         self._skipped = DEFAULT_SKIPPED - self._asked if skip_default else frozenset()
         self._special = {
-            name: _rules_of(name, patterns)
+            name: _rules_of(name, f"**/{name}", patterns)
             for name in (DEFAULT_SKIPPED & self._asked if skip_default else ())
         }
         self.skips_venvs = skip_default
@@ -94,9 +103,26 @@ class Rules:
         """Names that are never in the workspace, at any depth."""
         return self._skipped
 
-    def asks_for(self, name: str) -> bool:
-        """Whether a ``!`` pattern spells this name out."""
-        return name in self._asked
+    def asks_for(self, path: str) -> bool:
+        """Whether a ``!`` pattern that spells the name of this file out takes it in."""
+        scope = self._above_asked(path)
+        return scope is not None and scope.keeps(posixpath.basename(path))
+
+    def enter_environment(self, path: str) -> "tuple[bool, Scope | None]":
+        """As ``Scope.enter``, for a virtual environment: only ``!`` patterns with its name count.
+
+        Args:
+            path: below the root.
+        """
+        scope = self._above_asked(path)
+        return (False, None) if scope is None else scope.enter(posixpath.basename(path))
+
+    def _above_asked(self, path: str) -> "Scope | None":
+        """The folder of a path, as if it were left out and only its own name took it in."""
+        *folders, name = path.split("/")
+        if name not in self._asked:
+            return None
+        return _descend(_rules_of(name, literal_pattern(path), self._patterns), folders)
 
     def _scope(self, folder: tuple[str, ...], inherited: int) -> "Scope":
         if self._only_general:
@@ -122,10 +148,33 @@ def _names_in(pattern: Pattern) -> set[str]:
     return {name for name in literals if name is not None}
 
 
-def _rules_of(name: str, patterns: Sequence[Pattern]) -> Rules:
-    """Rules for a name that is left out by default: only ``!`` patterns with it take it in."""
+def _rules_of(name: str, places: str, patterns: Sequence[Pattern]) -> Rules:
+    """Rules for a name that is left out by default: only ``!`` patterns with it take it in.
+
+    Args:
+        places: pattern of where it is left out.
+    """
     own = [p for p in patterns if not p.takes_in or name in _names_in(p)]
-    return Rules([Pattern(f"**/{name}", False), *own], skip_default=False)
+    return Rules([Pattern(places, False), *own], skip_default=False)
+
+
+def _descend(rules: Rules, folders: Iterable[str]) -> "Scope | None":
+    """The rules as they stand in a folder; ``None`` if nothing in it is kept."""
+    scope: Scope | None = rules.root()
+    for folder in folders:
+        if scope is not None:
+            scope = scope.enter(folder)[1]
+    return scope
+
+
+def literal_pattern(path: str) -> str:
+    r"""The line of an ignore file that matches one path and what is in it.
+
+    >>> print(literal_pattern("#a/b[1].pt"))
+    \#a/b\[1\].pt
+    """
+    text = re.sub(r"([*?\[\]\\])", r"\\\1", path)
+    return f"\\{text}" if text.startswith(("#", "!")) else text
 
 
 _Test = tuple[
@@ -181,11 +230,7 @@ class Scope:
         return kept, self._rules._scope(below, group)
 
     def _special(self, name: str) -> "Scope | None":
-        scope: Scope | None = self._rules._special[name].root()
-        for folder in self._folder:
-            if scope is not None:
-                scope = scope.enter(folder)[1]
-        return scope
+        return _descend(self._rules._special[name], self._folder)
 
     def _group(self, name: str) -> int:
         for group, names, ends, name_matches, path_matches in self._tests:

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Generator, Iterator, Sequence
 
 from torchx.errors import TorchXError
-from torchx.workspace._errors import UnreadableWorkspace
+from torchx.workspace._errors import LEAVE_OUT, UnreadableWorkspace
 from torchx.workspace._tree import Entry, open_entry, read_small
 
 CHUNK_BYTES = 1 << 20
@@ -114,7 +114,7 @@ def _large(entry: Entry) -> Iterator[bytes]:
 def _changed(entry: Entry) -> UnreadableWorkspace:
     msg = (
         f"`{entry.source or entry.path}` of the workspace became shorter while it was read; run it"
-        " again, or leave the file out with a line in the ignore file"
+        f" again, or {LEAVE_OUT}"
     )
     return UnreadableWorkspace(msg)
 

@@ -1,5 +1,6 @@
 """Shows what a Docker daemon tells of a pull or a push, layer by layer."""
 
+import io
 import os
 import re
 import sys
@@ -44,6 +45,11 @@ def show(events: Iterable[Mapping[str, Any]], stream: TextIO | None, verb: str) 
                 lines.message(str(status))
     finally:
         out.flush()
+
+
+def silent() -> TextIO:
+    """A stream for ``show`` by which errors are still raised, and nothing is shown."""
+    return io.StringIO()
 
 
 class _Plain:

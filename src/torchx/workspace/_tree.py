@@ -3,6 +3,7 @@
 import os
 import posixpath
 import stat
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
@@ -11,7 +12,8 @@ from torchx.errors import InvalidInput
 from torchx.specs._home import home_dir
 from torchx.specs.api import Workspace
 from torchx.workspace import _walk
-from torchx.workspace._errors import WorkspaceNotFound, unreadable
+from torchx.workspace._errors import LEAVE_OUT, WorkspaceNotFound, unreadable
+from torchx.workspace._ignore import literal_pattern
 
 if TYPE_CHECKING:
     from torchx.workspace._ignore import Rules
@@ -136,11 +138,11 @@ def scan_all(root: str, leave_out: Callable[[str], bool]) -> list[Entry]:
 
     Raises:
         UnreadableWorkspace: if a folder cannot be read.
-        InvalidInput: for a socket or device, or a file of more than 4 GiB.
+        InvalidInput: for a socket or device.
     """
     from torchx.workspace._ignore import Rules
 
-    entries, _ = _local_project(root, "", Rules((), skip_default=False), leave_out)
+    entries, _ = _local_project(root, "", Rules((), skip_default=False), leave_out, sys.maxsize)
     return sorted(entries, key=_path_of)
 
 
@@ -212,10 +214,11 @@ def announce(entries: list[Entry], workspace: Workspace | str, action: str = "se
         return
     largest = sorted((e for e in entries if e.kind == "file"), key=lambda e: -e.size)[:3]
     logger.warning(
-        "the workspace `%s` holds %s, which is much for code; a line in"
-        " `.torchxignore` leaves out what the job does not need; the largest files: %s",
+        "the workspace `%s` holds %s, which is much for code; if the job does not need all of it,"
+        " %s; the largest files: %s",
         workspace,
         size_text(total),
+        LEAVE_OUT,
         ", ".join(f"`{e.path}` ({size_text(e.size)})" for e in largest),
     )
 
@@ -301,9 +304,10 @@ def _project(
     path = os.path.realpath(path)
     if not stat.S_ISDIR(status.st_mode):
         if not stat.S_ISREG(status.st_mode):
-            raise _unsendable(path, status.st_mode)
+            raise _unsendable(path, status.st_mode, "give a directory or a file")
         where = _place_of_file(os.path.basename(local_path(source)), place, before)
-        return [_file(where, path, status, None)], []
+        mode = stat.S_IMODE(status.st_mode)
+        return [Entry(where, "file", mode, status.st_size, None, path, None, status)], []
     rules = _walk.local_rules(path, IGNORE_FILES, skip_default=skip_default)
     return _local_project(path, place, rules, leave_out)
 
@@ -317,7 +321,11 @@ def _place_of_file(name: str, place: str, before: dict[str, Entry]) -> str:
 
 
 def _local_project(
-    root: str, place: str, rules: "Rules", leave_out: "Callable[[str], bool] | None"
+    root: str,
+    place: str,
+    rules: "Rules",
+    leave_out: "Callable[[str], bool] | None",
+    largest: int = MOST_BYTES_OF_A_FILE,
 ) -> tuple[list[Entry], list[Entry]]:
     prefix = f"{place}/" if place else ""
     entries: list[Entry] = []
@@ -341,8 +349,8 @@ def _local_project(
             path = below + found.name
             kind = stat.S_IFMT(status.st_mode)
             if kind == stat.S_IFREG:
-                if status.st_size > MOST_BYTES_OF_A_FILE:
-                    _check_size(found.name, path, status.st_size, rules)
+                if status.st_size > largest:
+                    _check_size(folder.below + found.name, path, status.st_size, rules)
                 add(
                     Entry(
                         path,
@@ -361,7 +369,9 @@ def _local_project(
                 if leaves:
                     leaving.append(link)
             else:
-                raise _unsendable(found.path, status.st_mode)
+                line = literal_pattern(folder.below + found.name)
+                advice = f"remove it, or leave it out with the line `{line}` in `{rules.file}`"
+                raise _unsendable(found.path, status.st_mode, advice)
     if implied:
         _add_folders_in_use(entries, implied)
     return entries, leaving
@@ -374,19 +384,20 @@ def _lstat(path: str) -> os.stat_result:
         raise unreadable(path, err) from err
 
 
-def _file(path: str, source: str, status: os.stat_result, rules: "Rules | None") -> Entry:
-    _check_size(os.path.basename(path), path, status.st_size, rules)
-    mode = stat.S_IMODE(status.st_mode)
-    return Entry(path, "file", mode, status.st_size, None, source, None, status)
+def _check_size(below: str, path: str, size: int, rules: "Rules") -> None:
+    """Refuses a file that is too large to be sent unasked.
 
-
-def _check_size(name: str, path: str, size: int, rules: "Rules | None") -> None:
-    if rules is None or size <= MOST_BYTES_OF_A_FILE or rules.asks_for(name):
+    Args:
+        below: its path in its project.
+        path: its path in the workspace.
+    """
+    if size <= MOST_BYTES_OF_A_FILE or rules.asks_for(below):
         return
+    line = literal_pattern(below)
     msg = (
         f"`{path}` of the workspace has {size_text(size)}, and files above"
-        f" {size_text(MOST_BYTES_OF_A_FILE)} are not sent with code: add the line `{path}` to"
-        f" `.torchxignore` to leave it out, or `!{path}` to send it all the same"
+        f" {size_text(MOST_BYTES_OF_A_FILE)} are not sent with code: add the line `{line}` to"
+        f" `{rules.file}` to leave it out, or `!{line}` to send it all the same"
     )
     raise InvalidInput(msg)
 
@@ -411,7 +422,7 @@ def _link(path: str, source: str, root: str) -> tuple[Entry, bool]:
     return Entry(path, "link", 0o777, target=target, source=source), leaves
 
 
-def _unsendable(path: str, mode: int) -> InvalidInput:
+def _unsendable(path: str, mode: int, advice: str) -> InvalidInput:
     kinds = {
         stat.S_IFSOCK: "a socket",
         stat.S_IFIFO: "a named pipe",
@@ -420,7 +431,7 @@ def _unsendable(path: str, mode: int) -> InvalidInput:
     }
     msg = (
         f"`{path}` in the workspace is {kinds.get(stat.S_IFMT(mode), 'no file')}, which cannot be"
-        " sent; remove it, or leave it out with a line in `.torchxignore`"
+        f" sent; {advice}"
     )
     return InvalidInput(msg)
 
@@ -516,7 +527,7 @@ def _remote_project(
                 implied[entry.path] = entry
         for name, details in folder.files.items():
             entry = _remote_file(fs, below + name, details)
-            _check_size(name, entry.path, entry.size, rules)
+            _check_size(folder.below + name, entry.path, entry.size, rules)
             entries.append(entry)
     if implied:
         _add_folders_in_use(entries, implied)

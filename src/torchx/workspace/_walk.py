@@ -3,7 +3,8 @@
 import os
 import posixpath
 import stat
-from collections.abc import Callable, Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Container, Iterator
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -13,6 +14,9 @@ from torchx.workspace._ignore import Rules, Scope, parse
 
 TORCHX_IGNORE = ".torchxignore"
 DOCKER_IGNORE = ".dockerignore"
+
+_ENVIRONMENT_MARKS = ("pyvenv.cfg", "conda-meta")
+"""What every environment of venv, or of conda, has in its root."""
 
 _by_name = attrgetter("name")
 
@@ -51,7 +55,8 @@ def local_rules(root: str, names: tuple[str, ...], *, skip_default: bool = True)
         path = os.path.join(root, name)
         try:
             with open(path, encoding="utf-8") as file:
-                return Rules(parse(file.read(), f"`{path}`"), skip_default=skip_default)
+                patterns = parse(file.read(), f"`{path}`")
+                return Rules(patterns, skip_default=skip_default, file=path)
         except (FileNotFoundError, NotADirectoryError):
             continue
         except UnicodeDecodeError:
@@ -59,7 +64,7 @@ def local_rules(root: str, names: tuple[str, ...], *, skip_default: bool = True)
             raise InvalidInput(msg) from None
         except OSError as err:
             raise unreadable(path, err) from err
-    return Rules((), skip_default=skip_default)
+    return Rules((), skip_default=skip_default, file=os.path.join(root, names[0]))
 
 
 def remote_rules(fs: Any, root: str, names: tuple[str, ...], *, skip_default: bool = True) -> Rules:
@@ -71,11 +76,12 @@ def remote_rules(fs: Any, root: str, names: tuple[str, ...], *, skip_default: bo
         except (FileNotFoundError, NotADirectoryError):
             continue
         try:
-            return Rules(parse(content.decode(), f"`{path}`"), skip_default=skip_default)
+            patterns = parse(content.decode(), f"`{path}`")
+            return Rules(patterns, skip_default=skip_default, file=path)
         except UnicodeDecodeError:
             msg = f"the ignore file `{path}` is not UTF-8 text"
             raise InvalidInput(msg) from None
-    return Rules((), skip_default=skip_default)
+    return Rules((), skip_default=skip_default, file=posixpath.join(root, names[0]))
 
 
 def walk_local(
@@ -91,18 +97,13 @@ def walk_local(
     Raises:
         UnreadableWorkspace: if a folder cannot be read.
     """
-    stack: list[tuple[str, str, bool, Scope]] = [(root, "", True, rules.root())]
+    stack: list[_Waiting] = [(root, "", True, rules.root(), _sorted_listing(root))]
     skipped, venvs = rules.skipped, rules.skips_venvs
     while stack:
-        path, below, kept, scope = stack.pop()
-        try:
-            with os.scandir(path) as listing:
-                found = sorted(listing, key=_by_name)
-        except OSError as err:
-            raise unreadable(path, err) from err
+        path, below, kept, scope, found = stack.pop()
         files: list[os.DirEntry[str]] = []
         folders: list[str] = []
-        deeper: list[tuple[str, str, bool, Scope]] = []
+        deeper: list[_Waiting] = []
         all_kept, keeps = scope.everything_kept, scope.keeps
         for entry in found:
             name = entry.name
@@ -112,22 +113,38 @@ def walk_local(
                 sub_kept, sub_scope = scope.enter(name)
                 if sub_scope is None or (leave_out is not None and leave_out(entry.path)):
                     continue
-                if venvs and _is_venv(entry.path) and not rules.asks_for(name):
-                    continue
+                inside = _sorted_listing(entry.path)
+                if venvs and _is_environment(inside):
+                    sub_kept, sub_scope = rules.enter_environment(below + name)
+                    if sub_scope is None:
+                        continue
                 folders.append(name)
-                deeper.append((entry.path, f"{below}{name}/", sub_kept, sub_scope))
+                deeper.append((entry.path, f"{below}{name}/", sub_kept, sub_scope, inside))
             elif all_kept or keeps(name) or (not below and name == "Dockerfile.torchx"):
                 files.append(entry)
         stack.extend(reversed(deeper))
         yield LocalFolder(path, below, kept, folders, files)
 
 
-def _is_venv(path: str) -> bool:
+_Waiting = tuple[str, str, bool, Scope, "list[os.DirEntry[str]]"]
+"""A folder that is walked later: path, path below the root, kept, scope, and what is in it."""
+
+
+def _sorted_listing(path: str) -> "list[os.DirEntry[str]]":
     try:
-        os.stat(f"{path}/pyvenv.cfg")
-    except OSError:
-        return False
-    return True
+        with os.scandir(path) as listing:
+            return sorted(listing, key=_by_name)
+    except OSError as err:
+        raise unreadable(path, err) from err
+
+
+def _is_environment(found: "list[os.DirEntry[str]]") -> bool:
+    """Whether a folder with this in it, sorted by name, is an environment of venv or conda."""
+    for name in _ENVIRONMENT_MARKS:
+        at = bisect_left(found, name, key=_by_name)
+        if at < len(found) and found[at].name == name:
+            return True
+    return False
 
 
 def walk_remote(fs: Any, root: str, rules: Rules) -> Iterator[RemoteFolder]:
@@ -145,8 +162,9 @@ def walk_remote(fs: Any, root: str, rules: Rules) -> Iterator[RemoteFolder]:
             if info.get("type") == "directory":
                 sub_kept, sub_scope = scope.enter(name)
                 inside = f"{below}{name}/"
-                is_venv = rules.skips_venvs and "pyvenv.cfg" in tree.get(inside, ())
-                if sub_scope is None or (is_venv and not rules.asks_for(name)):
+                if sub_scope is not None and rules.skips_venvs and _has_marks(tree.get(inside)):
+                    sub_kept, sub_scope = rules.enter_environment(below + name)
+                if sub_scope is None:
                     continue
                 folders.append(name)
                 deeper.append((inside, sub_kept, sub_scope))
@@ -155,6 +173,10 @@ def walk_remote(fs: Any, root: str, rules: Rules) -> Iterator[RemoteFolder]:
         stack.extend(reversed(deeper))
         path = posixpath.join(root, below.rstrip("/")) if below else root
         yield RemoteFolder(path, below, kept, folders, files)
+
+
+def _has_marks(names: Container[str] | None) -> bool:
+    return names is not None and any(mark in names for mark in _ENVIRONMENT_MARKS)
 
 
 def _listing(fs: Any, root: str) -> dict[str, dict[str, dict[str, Any]]]:

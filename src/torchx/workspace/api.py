@@ -42,6 +42,13 @@ class WorkspaceMixin(abc.ABC, Generic[T]):
         """Options of the builder, offered beside those of the scheduler."""
         return runopts()
 
+    def check_workspace_opts(self, cfg: Mapping[str, CfgVal]) -> None:
+        """Refuses values that the builder cannot use, also where no role has a workspace.
+
+        Raises:
+            InvalidInput: for such a value.
+        """
+
     def build_workspaces(self, roles: list[Role], cfg: Mapping[str, CfgVal]) -> None:
         """Builds the workspace of every role that has one; changes these roles in place."""
         build_cache: dict[object, object] = {}
@@ -100,6 +107,10 @@ class WorkspaceMixin(abc.ABC, Generic[T]):
         msg = f"`{type(self).__qualname__}` does not push images"
         raise NotImplementedError(msg)
 
+    def pushed_image(self, image: str) -> str:
+        """The name to submit for an image of a role after ``push_images``; by default the same."""
+        return image
+
 
 class MultiWorkspaceMixin(WorkspaceMixin[tuple[str, Any]]):
     """Lets the user choose among several builders with the option ``workspace_type``."""
@@ -127,6 +138,12 @@ class MultiWorkspaceMixin(WorkspaceMixin[tuple[str, Any]]):
         for builder in builders.values():
             opts.update(builder.workspace_opts())
         return opts
+
+    def check_workspace_opts(self, cfg: Mapping[str, CfgVal]) -> None:
+        """Checks the choice of the builder, and the options of all of them."""
+        self.workspace_builder(cfg)
+        for builder in self._builders().values():
+            builder.check_workspace_opts(cfg)
 
     def workspace_builder(self, cfg: Mapping[str, CfgVal]) -> "tuple[str, WorkspaceMixin[Any]]":
         """The builder that ``cfg`` chooses, with its name.

@@ -37,6 +37,24 @@ _HOST = r"(?:[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*|\[[0-9a-fA-F:]+\])(?::[0-9]+)?"
 _REPOSITORY = re.compile(rf"(?:{_HOST}/)?{_PART}(?:/{_PART})*")
 
 
+_REPO_HELP = (
+    "repository that built images are pushed to, such as example.com/team/img; needed by backends"
+    " that run elsewhere"
+)
+_LOCAL_REPO_HELP = (
+    "repository that `image_builder=registry` pushes images to, such as example.com/team/img; not"
+    " needed otherwise"
+)
+_BUILDER_HELP = (
+    "`docker`: a Docker daemon builds; `registry`: the workspace is added to the image in the"
+    " registry, without a daemon; "
+)
+_AUTO_HELP = (
+    f"`auto`: the second, if `image_repo` is given and the workspace has no {TORCHX_DOCKERFILE}"
+)
+_LOCAL_AUTO_HELP = "`auto`: the first, as the daemon that runs the job is needed anyway"
+
+
 class _NoImageRepo(InvalidInput, KeyError):
     """There is nowhere to push to; older callers catch the second of these."""
 
@@ -66,6 +84,8 @@ class DockerWorkspaceMixin(WorkspaceMixin[dict[str, tuple[str, str]]]):
         self.__client = docker_client
         self.__client_is_own = docker_client is None
         self.__pushed: dict[str, str] = {}
+        self.__quiet: set[str] = set()
+        """Names of images whose push is not shown."""
         self.__plans: dict[str, Plan] = {}
 
     @property
@@ -83,19 +103,26 @@ class DockerWorkspaceMixin(WorkspaceMixin[dict[str, tuple[str, str]]]):
             "image_repo",
             type_=str,
             default=None,
-            help="repository that built images are pushed to, such as example.com/team/img; needed"
-            " by backends that run elsewhere",
+            help=_REPO_HELP if self._runs_elsewhere else _LOCAL_REPO_HELP,
         )
         opts.add(
             "image_builder",
             type_=str,
             default=_AUTO,
-            help="`docker`: a Docker daemon builds; `registry`: the workspace is added to the"
-            " image in the registry, without a daemon; `auto`: the second, if `image_repo` is given"
-            f" and the workspace has no {TORCHX_DOCKERFILE}",
+            help=_BUILDER_HELP + (_AUTO_HELP if self._runs_elsewhere else _LOCAL_AUTO_HELP),
         )
-        opts.add("quiet", type_=bool, default=False, help="do not log the output of image builds")
+        opts.add(
+            "quiet",
+            type_=bool,
+            default=False,
+            help="do not show the output of image builds, nor the progress of pulls and pushes",
+        )
         return opts
+
+    def check_workspace_opts(self, cfg: Mapping[str, CfgVal]) -> None:
+        """Refuses a repository that is none, and a builder that there is not."""
+        _image_repo(cfg)
+        _image_builder(cfg)
 
     def caching_build_workspace_and_update_role(
         self, role: Role, cfg: Mapping[str, CfgVal], build_cache: dict[object, object]
@@ -152,6 +179,7 @@ class DockerWorkspaceMixin(WorkspaceMixin[dict[str, tuple[str, str]]]):
             tag = role.image.removeprefix(_LOCAL_ID)
             images[role.image] = (repository, tag)
             role.image = f"{repository}:{tag}"
+            (self.__quiet.add if cfg.get("quiet") else self.__quiet.discard)(role.image)
         return images
 
     def planned_images(self, app: AppDef) -> dict[str, tuple[str, str]]:
@@ -172,9 +200,11 @@ class DockerWorkspaceMixin(WorkspaceMixin[dict[str, tuple[str, str]]]):
             if not image.startswith(_LOCAL_ID):
                 self._push_plan(image)
                 continue
-            digest = _docker.push(self._docker_client, image, repository, tag)
+            name = f"{repository}:{tag}"
+            quiet = name in self.__quiet
+            digest = _docker.push(self._docker_client, image, repository, tag, quiet=quiet)
             if digest:
-                self.__pushed[f"{repository}:{tag}"] = f"{repository}@{digest}"
+                self.__pushed[name] = f"{repository}@{digest}"
                 logger.info("pushed `%s:%s` as `%s@%s`", repository, tag, repository, digest)
 
     def pushed_image(self, image: str) -> str:
@@ -194,7 +224,7 @@ class DockerWorkspaceMixin(WorkspaceMixin[dict[str, tuple[str, str]]]):
             close()
 
     def _build(self, role: Role, workspace: Workspace | str, cfg: Mapping[str, CfgVal]) -> str:
-        _image_repo(cfg)
+        self.check_workspace_opts(cfg)
         entries = scan(workspace)
         build = self._choose_builder(role.image, entries, cfg)
         return build(role.image, workspace, entries, cfg)
@@ -207,10 +237,7 @@ class DockerWorkspaceMixin(WorkspaceMixin[dict[str, tuple[str, str]]]):
         Raises:
             InvalidInput: if what ``image_builder`` names cannot build this.
         """
-        choice = cfg.get("image_builder") or _AUTO
-        if choice not in (_AUTO, _DOCKER, _REGISTRY):
-            msg = f"`image_builder` is `{choice}`; it can be `auto`, `docker` or `registry`"
-            raise InvalidInput(msg)
+        choice = _image_builder(cfg)
         if choice == _REGISTRY:
             self._check_registry_can(image, entries, cfg)
             return self._build_in_registry
@@ -404,6 +431,14 @@ def _image_repo(cfg: Mapping[str, CfgVal]) -> str | None:
         )
         raise InvalidInput(msg)
     return repository
+
+
+def _image_builder(cfg: Mapping[str, CfgVal]) -> str:
+    choice = cfg.get("image_builder") or _AUTO
+    if choice not in (_AUTO, _DOCKER, _REGISTRY):
+        msg = f"`image_builder` is `{choice}`; it can be `auto`, `docker` or `registry`"
+        raise InvalidInput(msg)
+    return str(choice)
 
 
 def _build_context(img: str, workspace: str) -> IO[bytes]:

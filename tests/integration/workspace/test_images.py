@@ -86,6 +86,10 @@ def test_a_build_that_fails_is_explained(build, tmp_path: Path, daemon):
     (tmp_path / "Dockerfile.torchx").write_text("NONSENSE\n")
     with pytest.raises(InvalidInput, match="unknown instruction: NONSENSE"):
         build(tmp_path)
+    # the base image has no programs
+    (tmp_path / "Dockerfile.torchx").write_text('ARG IMAGE\nFROM $IMAGE\nRUN ["/none"]\n')
+    with pytest.raises(InvalidInput, match="RUN"):
+        build(tmp_path)
     assert len(daemon.containers.list(all=True)) == before
 
 

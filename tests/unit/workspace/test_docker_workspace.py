@@ -20,6 +20,7 @@ import pytest
 from tests.unit.workspace.fake_daemon import BASE_ID, BUILT_ID, FakeDaemon, running
 from tests.unit.workspace.trees import ignore, make
 from torchx.errors import BackendUnavailable, InvalidInput, TorchXError
+from torchx.runner import get_runner
 from torchx.specs import AppDef, Role, Workspace
 from torchx.version import __version__
 from torchx.workspace import _docker
@@ -91,8 +92,8 @@ def test_the_workspace_is_sent_with_a_default_dockerfile(daemon, builder, tmp_pa
     assert json.loads(sent["buildargs"]) == {"IMAGE": "base", "WORKSPACE": str(source)}
     assert json.loads(sent["labels"]) == {"torchx.pytorch.org/version": __version__}
     assert sent["dockerfile"] == TORCHX_DOCKERFILE
-    assert {key: sent.get(key) for key in ("pull", "rm", "nocache")} == {
-        "pull": "False", "rm": "True", "nocache": "False"
+    assert {key: sent.get(key) for key in ("pull", "rm", "forcerm", "nocache")} == {
+        "pull": "False", "rm": "True", "forcerm": "True", "nocache": "False"
     }  # fmt: skip
     assert "POST /images/create" not in daemon.requests
     logged = [r.getMessage() for r in caplog.records if r.name.endswith("docker_workspace")]
@@ -219,6 +220,13 @@ def test_without_a_daemon_there_is_one_clear_line(builder, tmp_path: Path, monke
     assert "\n" not in text
 
 
+@pytest.mark.parametrize("host", ["tcp://localhost:port", "nothing://x"])
+def test_an_address_that_is_none_is_named(builder, tmp_path: Path, monkeypatch, host):
+    monkeypatch.setenv("DOCKER_HOST", host)
+    with pytest.raises(BackendUnavailable, match=f"on `{host}` .*set DOCKER_HOST"):
+        build(builder, role(make(tmp_path, "x")))
+
+
 def test_without_the_sdk_the_extra_is_named(builder, tmp_path: Path, monkeypatch):
     monkeypatch.setitem(sys.modules, "docker", None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'torchx\[docker\]'"):
@@ -278,6 +286,31 @@ def test_the_context_can_be_had_as_a_file(tmp_path: Path):
         assert tar.getnames() == ["x", TORCHX_DOCKERFILE]
     with pytest.raises(FileNotFoundError):
         _build_context("base", str(tmp_path / "gone"))
+
+
+@pytest.mark.parametrize("name", ["local_docker", "slurm"])
+@pytest.mark.parametrize(
+    ("cfg", "said"),
+    [
+        ({"image_builder": "foo"}, "`auto`, `docker` or `registry`"),
+        ({"image_repo": "BAD:x"}, "not the name of a repository"),
+    ],
+)
+def test_wrong_options_are_refused_where_there_is_no_workspace(name, cfg, said):
+    app = AppDef("a", [Role("r", "base:1", entrypoint="x")])
+    with get_runner() as runner, pytest.raises(InvalidInput, match=said):
+        runner.dryrun(app, name, cfg)
+
+
+def test_help_says_what_builds():
+    class Local(DockerWorkspaceMixin):
+        _runs_elsewhere = False
+
+    here, there = (dict(b.workspace_opts()) for b in (Local(), DockerWorkspaceMixin()))
+    assert "`auto`: the first, as the daemon" in here["image_builder"].help
+    assert "`auto`: the second, if `image_repo`" in there["image_builder"].help
+    assert "`image_builder=registry` pushes" in here["image_repo"].help
+    assert "needed by backends that run elsewhere" in there["image_repo"].help
 
 
 def test_options_are_declared():
@@ -342,6 +375,20 @@ def test_a_pushed_image_is_known_by_its_digest(daemon, builder, capsys):
         "POST /images/h/i/push",
     ]
     assert capsys.readouterr().err == "docker push l: Pushed\n"
+
+
+def test_a_quiet_push_shows_nothing(daemon, builder, capsys):
+    app = AppDef("a", [Role("r", BUILT_ID)])
+    for quiet in (True, False):
+        cfg = {"image_repo": "h/i", "quiet": quiet}
+        images = builder.dryrun_push_images(AppDef("a", [Role("r", BUILT_ID)]), cfg)
+        daemon.images[BUILT_ID], daemon.pushes = BUILT_ID, [DONE]
+        builder.push_images(images)
+        assert (capsys.readouterr().err == "") is quiet
+    assert builder.dryrun_push_images(app, {"image_repo": "h/i", "quiet": True})
+    daemon.pushes = [[{"error": "denied"}]]
+    with pytest.raises(RuntimeError, match="denied"):
+        builder.push_images({BUILT_ID: ("h/i", "c" * 64)})
 
 
 def test_nothing_to_push_needs_no_daemon(builder, monkeypatch: pytest.MonkeyPatch):
@@ -411,7 +458,10 @@ def test_a_line_never_wraps():
     with open(follower, "w") as out, open(leader, "rb", buffering=0) as screen:
         long = {"status": "Pushing", "progress": f"[{'=' * 40}>] 1B/2B", "id": "one"}
         print_push_events([long, {"status": "x" * 99}], out)
-        lines = screen.read(10_000).decode().splitlines()
+        seen = b""
+        while seen.count(b"\n") < 2:  # the system hands lines over one by one
+            seen += screen.read(10_000)
+        lines = seen.decode().splitlines()
     shown = [re.sub(r"\x1b\[\d+m", "", line) for line in lines]
     assert shown == ["docker push one: Pushing 1B/2B", "docker push " + "x" * 27]
 

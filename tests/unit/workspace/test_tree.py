@@ -12,7 +12,7 @@ import pytest
 from tests.unit.workspace.trees import ignore, make, paths
 from torchx.errors import InvalidInput, TorchXError
 from torchx.specs import Workspace
-from torchx.workspace._tree import announce, open_entry, scan, size_text, summary
+from torchx.workspace._tree import announce, open_entry, scan, scan_all, size_text, summary
 
 
 def test_entries_are_sorted_and_folders_stand_before_their_content(tmp_path: Path):
@@ -79,13 +79,15 @@ SKIPPED = [
     ".torchx/jobs/1",
     "v/pyvenv.cfg",
     "v/bin/x",
+    "a/conda/conda-meta/history",
+    "a/conda/bin/x",
 ]
 
 
 def test_what_no_job_needs_is_left_out(tmp_path: Path):
     make(tmp_path, ".gitignore", ".torchxslurmjobdirs", "a/x.py", *SKIPPED)
     assert paths(scan(str(tmp_path))) == [".gitignore", "a/", "a/x.py", "sub/"]
-    assert summary(scan(str(tmp_path), skip_default=False))[0] == 9
+    assert summary(scan(str(tmp_path), skip_default=False))[0] == 11
 
 
 def test_the_home_of_torchx_is_left_out_under_any_name(tmp_path: Path, monkeypatch):
@@ -103,6 +105,46 @@ def test_what_is_left_out_goes_along_if_its_name_is_asked_for(tmp_path: Path):
     ]  # fmt: skip
     ignore(tmp_path, "!**/.git")
     assert {".git/config", "sub/.git"} <= set(paths(scan(str(tmp_path))))
+
+
+@pytest.mark.parametrize("mark", ["pyvenv.cfg", "conda-meta/history"])
+@pytest.mark.parametrize(
+    ("lines", "sent"),
+    [
+        ("config/**\n!config/env/prod.yaml", []),
+        ("!tools/env", ["tools/env"]),
+        ("!**/env", ["env", "other/env", "tools/env"]),
+        ("!env\n!tools/*", ["env"]),
+        ("**/env\n!other/env", ["other/env"]),
+        ("!other\n!**/e*", []),
+    ],
+)
+def test_a_virtual_environment_goes_along_if_its_path_is_asked_for(
+    tmp_path: Path, mark, lines, sent
+):
+    for env in ("env", "other/env", "tools/env"):
+        make(tmp_path, f"{env}/{mark}", f"{env}/lib/x")
+    make(tmp_path, "config/env/prod.yaml")
+    ignore(tmp_path, lines)
+    url = f"memory://{tmp_path}"
+    fs = fsspec.filesystem("memory")
+    fs.put(str(tmp_path), str(tmp_path), recursive=True)
+    for workspace in (str(tmp_path), url):
+        found = [e.path for e in scan(workspace)]
+        assert [p.removesuffix("/lib/x") for p in found if p.endswith("/lib/x")] == sent
+        assert ("config/env/prod.yaml" in found) == (lines[:2] != "**")
+
+
+def test_a_part_of_a_virtual_environment_can_be_asked_for(tmp_path: Path):
+    make(tmp_path, "a[1]/env/pyvenv.cfg", "a[1]/env/bin/x", "a[1]/env/bin/y", "a1/env/pyvenv.cfg")
+    ignore(tmp_path, ".*\n!a?1?/env/bin/x")
+    assert paths(scan(str(tmp_path))) == [
+        "a1/",
+        "a[1]/",
+        "a[1]/env/",
+        "a[1]/env/bin/",
+        "a[1]/env/bin/x",
+    ]
 
 
 def test_a_workspace_that_is_a_virtual_environment_was_asked_for(tmp_path: Path):
@@ -277,8 +319,56 @@ def test_a_file_of_many_gigabytes_is_refused_unless_asked_for(tmp_path: Path, ca
     announce(entries, "w")
     assert "the workspace `w` holds 5.0 GiB" in caplog.text
     assert "`big.pt` (5.0 GiB)" in caplog.text
+    # a copy of it is looked at later
+    assert "big.pt" in paths(scan_all(str(tmp_path), lambda path: False))
     ignore(tmp_path, "*.pt")
     assert paths(scan(str(tmp_path))) == [".torchxignore"]
+
+
+@pytest.mark.parametrize("used", [".torchxignore", ".dockerignore", None])
+def test_the_advice_about_a_file_is_for_the_ignore_file_in_use(tmp_path: Path, used):
+    make(tmp_path, "secrets", "sub/")
+    hidden = used is not None
+    if used:
+        ignore(tmp_path, "secrets", used)
+    name = "#b[1]*.pt"
+    for place, path, line in (
+        (tmp_path, f"lib/{name}", r"\#b\[1\]\*.pt"),
+        (tmp_path / "sub", f"lib/sub/{name}", r"sub/#b\[1\]\*.pt"),
+    ):
+        with (place / name).open("wb") as file:
+            file.truncate(5 << 30)
+        workspace = Workspace({str(tmp_path): "lib"})
+        with pytest.raises(InvalidInput) as error:
+            scan(workspace)
+        assert f"`{path}` of the workspace has 5.0 GiB" in str(error.value)
+        written = tmp_path / (used or ".torchxignore")
+        assert f"add the line `{line}` to `{written}` to leave" in str(error.value)
+        assert f"or `!{line}` to send it" in str(error.value)
+        before = written.read_text() if used else ""
+        written.write_text(f"{before}\n!{line}")
+        assert path in [e.path for e in scan(workspace)]
+        written.write_text(f"{before}\n{line}")
+        assert path not in [e.path for e in scan(workspace)]
+        assert ("lib/secrets" in [e.path for e in scan(workspace)]) == (not hidden)
+        used = written.name
+
+
+def test_the_advice_about_a_pipe_is_for_the_ignore_file_in_use(tmp_path: Path):
+    ignore(make(tmp_path, "sub/"), "x", ".dockerignore")
+    os.mkfifo(tmp_path / "sub/f")
+    with pytest.raises(InvalidInput, match=r"the line `sub/f` in `.*/\.dockerignore`"):
+        scan(Workspace({str(tmp_path): "lib"}))
+    with pytest.raises(InvalidInput, match=r"is a named pipe.*; give a directory or a file"):
+        scan(str(tmp_path / "sub/f"))
+
+
+def test_a_name_that_is_asked_for_is_not_asked_for_elsewhere(tmp_path: Path):
+    with (make(tmp_path, "sub/big.pt", "other/") / "other/big.pt").open("wb") as file:
+        file.truncate(5 << 30)
+    ignore(tmp_path, "!sub/big.pt")
+    with pytest.raises(InvalidInput, match=r"`other/big.pt` of the workspace has"):
+        scan(str(tmp_path))
 
 
 def test_how_much_goes_is_said(tmp_path: Path, caplog):

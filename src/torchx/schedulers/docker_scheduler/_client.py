@@ -340,15 +340,26 @@ class Daemon:
 
     # -- images and network -----------------------------------------------------------------
 
-    def pull(self, image: str) -> None:
-        """Pulls an image, whatever is there of it already."""
+    def pull(self, image: str, quiet: bool = False) -> None:
+        """Pulls an image, whatever is there of it already. On a terminal its progress is shown.
+
+        Args:
+            quiet: do not show it.
+        """
+        import sys
+
         from docker.utils import parse_repository_tag
 
+        from torchx.workspace import _transfers
+
         repository, tag = parse_repository_tag(image)
+        shown = None if sys.stderr.isatty() and not quiet else _transfers.silent()
         with errors_of(f"pull image `{image}`"):
-            for event in self.api.pull(repository, tag=tag or "latest", stream=True, decode=True):
-                if "error" in event:
-                    raise DockerRefused(f"Docker cannot pull image `{image}`: {event['error']}", 0)
+            events = self.api.pull(repository, tag=tag or "latest", stream=True, decode=True)
+            try:
+                _transfers.show(events, shown, "pull")
+            except _transfers.TransferFailed as err:
+                raise DockerRefused(f"Docker cannot pull image `{image}`: {err}", 0) from None
 
     def remove_network(self) -> None:
         """Removes our network if nothing of ours is left that could use it."""

@@ -31,7 +31,7 @@ def launch(daemon: Daemon, job: DockerJob) -> None:
         msg = f"app `{job.app_id}` has no containers to start"
         raise JobStartError(msg)
     with _ending_signals_wait() as signals:
-        pull_images(daemon, [container.image for container in job.containers])
+        pull_images(daemon, [container.image for container in job.containers], job.quiet)
         ensure_network(daemon.client)
         try:
             ids = _create(daemon, job.containers)
@@ -44,8 +44,11 @@ def launch(daemon: Daemon, job: DockerJob) -> None:
             raise
 
 
-def pull_images(daemon: Daemon, images: Sequence[str]) -> None:
+def pull_images(daemon: Daemon, images: Sequence[str], quiet: bool = False) -> None:
     """Pulls each image once; what cannot be pulled must be there.
+
+    Args:
+        quiet: do not show the progress.
 
     Raises:
         JobStartError: for an image that is not there and cannot be pulled.
@@ -63,7 +66,7 @@ def pull_images(daemon: Daemon, images: Sequence[str]) -> None:
             continue  # what a digest names does not change
         logger.info("pulling image `%s`", image)
         try:
-            daemon.pull(image)
+            daemon.pull(image, quiet)
         except DockerRefused as err:
             if daemon.image_name(image) is None:
                 msg = (

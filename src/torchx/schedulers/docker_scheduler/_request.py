@@ -56,6 +56,8 @@ class DockerJob:
     containers: list[DockerContainer]
     images_to_push: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Images that are made in a registry: repository and tag of each, by its name."""
+    quiet: bool = False
+    """Whether the progress of pulls is not shown."""
 
     def __repr__(self) -> str:
         return render_request(self)

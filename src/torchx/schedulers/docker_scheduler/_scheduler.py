@@ -102,6 +102,7 @@ class DockerScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         app_id = package.make_unique(app.name)  # clients replace that name to get stable ids
         job = build_request(app, app_id, _as_opts(cfg), os.environ)
         job.images_to_push = self.planned_images(app)
+        job.quiet = isinstance(cfg, Mapping) and bool(cfg.get("quiet"))
         return AppDryRunInfo(job, render_request)
 
     # -- submitting -------------------------------------------------------------------------

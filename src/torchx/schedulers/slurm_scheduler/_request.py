@@ -1,8 +1,8 @@
 """The native request: one heterogeneous component and one step for each role."""
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torchx.errors import InvalidInput, UnsupportedRequest
@@ -236,6 +236,22 @@ def _warn_of_ranges(replicas: list[SlurmReplicaRequest]) -> None:
         "the job waits until the next has some as well; set `min_replicas` of one role only",
         ", ".join(elastic),
     )
+
+
+def with_images(request: SlurmBatchRequest, named: Callable[[str], str]) -> SlurmBatchRequest:
+    """A copy of the request with other names of its images.
+
+    Args:
+        named: gives the new name of an image.
+    """
+    replicas = {}
+    for name, replica in request.replicas.items():
+        srun_opts = dict(replica.srun_opts)
+        image = srun_opts.get("container-image")
+        if image:
+            srun_opts["container-image"] = named(image)
+        replicas[name] = replace(replica, srun_opts=srun_opts, image=named(replica.image))
+    return replace(request, replicas=replicas)
 
 
 def check_role(role: Role, in_container: bool = False) -> None:

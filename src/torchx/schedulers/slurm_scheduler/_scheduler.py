@@ -29,7 +29,7 @@ from torchx.specs.api import (
 from torchx.workspace.api import MultiWorkspaceMixin
 
 from ._options import SlurmOpts
-from ._request import Facts, SlurmBatchRequest, build_request
+from ._request import Facts, SlurmBatchRequest, build_request, with_images
 from ._workspace import workspace_builders
 
 if TYPE_CHECKING:
@@ -137,6 +137,11 @@ class SlurmScheduler(MultiWorkspaceMixin, Scheduler[SlurmOpts]):
         request = dryrun_info.request
         if request.images_to_push is not None:
             self.push_images(request.images_to_push)
+            _, builder = self.workspace_builder(
+                {self.WORKSPACE_TYPE_OPT: request.images_to_push[0]}
+            )
+            # a tag can be moved to another image before the job starts
+            request = with_images(request, builder.pushed_image)
         if request.job_dir is None:
             with tempfile.TemporaryDirectory(prefix="torchx-sbatch-") as folder:
                 return self._submit(request, folder, os.getcwd())

@@ -14,6 +14,7 @@ from torchx._lazy_logger import get_logger
 from torchx.errors import BackendUnavailable, InvalidInput
 from torchx.specs.api import Workspace
 from torchx.version import __version__
+from torchx.workspace._errors import LEAVE_OUT
 from torchx.workspace._registry._base import BaseImage, fetch_base
 from torchx.workspace._registry._base_tree import BaseTree, Node
 from torchx.workspace._registry._blobs import (
@@ -123,8 +124,8 @@ def check_names(entries: Sequence[Entry]) -> None:
         if "/.wh." in f"/{entry.path}":
             msg = (
                 f"`{entry.path}` of the workspace cannot be part of an image: names that begin with"
-                " `.wh.` remove files of the layers below; rename it, or leave it out with a line"
-                " in `.torchxignore`"
+                " `.wh.` remove files of the layers below; rename it,"
+                f" or {LEAVE_OUT}"
             )
             raise InvalidInput(msg)
 
@@ -183,7 +184,7 @@ def check_fit(entries: Sequence[Entry], tree: BaseTree, prefix: str, image: str)
         msg = (
             f"`{entry.path}` of the workspace is a {entry.kind}, but the image `{image}` has"
             f" {has.replace('a dir', 'a directory')} at `/{path}`; set a WORKDIR of"
-            " its own in the image, or leave it out with a line in `.torchxignore`"
+            f" its own in the image, or {LEAVE_OUT}"
         )
         raise InvalidInput(msg.replace("is a dir,", "is a directory,"))
     if tree.unread_bytes:

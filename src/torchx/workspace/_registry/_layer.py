@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from torchx.errors import InvalidInput
+from torchx.workspace._errors import LEAVE_OUT
 from torchx.workspace._registry._base_tree import Node
 from torchx.workspace._registry._blobs import FileBlob
 from torchx.workspace._registry._cache import Cache
@@ -338,7 +339,7 @@ def _content(entry: Entry) -> Iterator[bytes]:
         if left or file.read(1):
             msg = (
                 f"`{entry.source or entry.path}` of the workspace changed while it was packed; run"
-                " again when nothing writes to it, or leave it out with a line in `.torchxignore`"
+                f" again when nothing writes to it, or {LEAVE_OUT}"
             )
             raise InvalidInput(msg)
 

@@ -1,7 +1,9 @@
 """A daemon that is not there, refuses, breaks connections or has another clock."""
 
+import io
 import json
 import socket
+import sys
 import time
 
 import pytest
@@ -133,6 +135,37 @@ def start_routes(create, start=(204, None), rows=()):
 def app(replicas):
     role = Role("w", "sha256:1", entrypoint="e", num_replicas=replicas, resource=Resource(1, 0, 1))
     return AppDef("job", [role])
+
+
+PULL = tuple(
+    b'{"status": "%s", "id": "layer1"}\r\n' % status
+    for status in (b"Downloading", b"Pull complete")
+)
+
+
+@pytest.mark.parametrize(
+    ("terminal", "cfg", "shown"),
+    [(True, {}, True), (True, {"quiet": True}, False), (False, {}, False)],
+)
+def test_the_progress_of_a_pull_is_shown_on_a_terminal(
+    connected, monkeypatch, terminal, cfg, shown
+):
+    class Screen(io.StringIO):
+        def isatty(self):
+            return terminal
+
+    screen = Screen()
+    create = (201, {"Id": "c", "Warnings": []})
+    routes = {("POST", "/images/create"): (200, PULL), **start_routes(create)}
+    scheduler, daemon = connected(routes)
+    job = app(1)
+    job.roles[0].image = "host.io/some:1"
+    info = scheduler.submit_dryrun(job, cfg)
+    monkeypatch.setattr(sys, "stderr", screen)
+    scheduler.schedule(info)
+    assert daemon.made("POST", "/images/create")
+    assert ("layer1: Pull complete" in screen.getvalue()) is shown
+    assert shown or screen.getvalue() == ""
 
 
 def test_nothing_starts_before_all_are_created(connected):
