@@ -11,6 +11,7 @@ from torchx.workspace._tree import Entry, open_entry, read_small
 
 CHUNK_BYTES = 1 << 20
 _BLOCK = 512
+_ZEROS = bytes(_BLOCK)
 _KINDS = {"file": b"0", "dir": b"5", "link": b"2"}
 # owners and the time are 0, so that the same tree makes the same archive
 _OWNERS = b"0000000\0" * 2
@@ -28,64 +29,47 @@ class TarStream:
     """
 
     def __init__(self, entries: Sequence[Entry]) -> None:
-        self._chunks = _chunks(entries)
-        self._left = b""
+        self._parts = _parts(entries)
+        self._left: bytes | memoryview = b""
         self.failure: TorchXError | None = None
 
     def __iter__(self) -> Iterator[bytes]:
-        while chunk := self._next():
+        while chunk := self.read(CHUNK_BYTES):
             yield chunk
 
     def read(self, size: int = -1) -> bytes:
         """At most ``size`` bytes, all that is left for -1; empty at the end."""
-        data = self._left or self._next()
-        if not 0 <= size <= len(data):
-            parts = [data]
-            have = len(data)
-            while (size < 0 or have < size) and (chunk := self._next()):
-                parts.append(chunk)
-                have += len(chunk)
-            data = b"".join(parts)
-        cut = len(data) if size < 0 else size
-        self._left = data[cut:]
-        return data[:cut]
-
-    def close(self) -> None:
-        """Closes the file that is being read."""
-        self._chunks.close()
-
-    def _next(self) -> bytes:
+        parts = [self._left]
+        have = len(self._left)
         try:
-            return next(self._chunks, b"")
+            while (size < 0 or have < size) and (part := next(self._parts, b"")):
+                parts.append(part)
+                have += len(part)
         except TorchXError as err:
             self.failure = err
             raise
+        last = memoryview(parts.pop())
+        cut = len(last) - (have - size) if 0 <= size < have else len(last)
+        self._left = last[cut:]
+        return b"".join((*parts, last[:cut]))  # the only time that the content is copied
+
+    def close(self) -> None:
+        """Closes the file that is being read."""
+        self._parts.close()
 
 
-def _chunks(entries: Sequence[Entry]) -> Generator[bytes, None, None]:
-    parts: list[bytes] = []
-    held = 0
+def _parts(entries: Sequence[Entry]) -> Generator[bytes, None, None]:
+    """Headers and contents; none of them is empty."""
     for entry in entries:
-        header = _header(entry)
-        parts.append(header)
-        held += len(header)
+        yield _header(entry)
         if entry.kind == "file" and entry.size:
             if entry.size <= CHUNK_BYTES:
-                data = _whole(entry)
-                parts.append(data)
-                held += len(data)
+                yield _whole(entry)
             else:
-                yield b"".join(parts)
                 yield from _large(entry)
-                parts, held = [], 0
-            padding = -entry.size % _BLOCK
-            parts.append(b"\0" * padding)
-            held += padding
-        if held >= CHUNK_BYTES:
-            yield b"".join(parts)
-            parts, held = [], 0
-    parts.append(b"\0" * (2 * _BLOCK))
-    yield b"".join(parts)
+            if padding := -entry.size % _BLOCK:
+                yield _ZEROS[:padding]
+    yield _ZEROS * 2
 
 
 def _whole(entry: Entry) -> bytes:
@@ -123,7 +107,7 @@ def _header(entry: Entry) -> bytes:
     name = os.fsencode(entry.path)
     if entry.kind == "dir":
         name += b"/"
-    target = os.fsencode(entry.target or "")
+    target = os.fsencode(entry.target) if entry.target else b""
     before = b""
     if len(target) > 100:
         before += _long(b"K", target)
