@@ -6,7 +6,7 @@ a file that was copied before can be linked to rather than copied again.
 
 Two names of one file share what is written into it, and a job may write into its copy. So a file is
 only linked where nobody will: out of a copy that is about to be replaced, and where the file itself
-is one that nobody may write to.
+is one that nobody may write to; or where the user says that no job does.
 """
 
 import os
@@ -44,11 +44,15 @@ class Copy(NamedTuple):
     source: str
 
 
-def place(workspace: Workspace | str, path: str) -> str:
+def place(workspace: Workspace | str, path: str, *, link_all: bool = False) -> str:
     """Copies a workspace to ``path``, or leaves an equal copy there; gives the path.
 
     The copy is made beside its place and moved there when it is complete. Of several processes
     that want the same at once, one makes it.
+
+    Args:
+        link_all: whether to hard-link all files that did not change since an earlier copy, also
+            those that a job could write to.
 
     Raises:
         DirectoryTaken: if there is something else at the path.
@@ -56,6 +60,7 @@ def place(workspace: Workspace | str, path: str) -> str:
     """
     target = os.path.realpath(path)
     with _alone(target):
+        there = _inode(target)  # looked for first: a copy is remembered before it is there
         known = _known()
         entries = scan(workspace, leave_out=_copies_and(target, known))
         parent = os.path.dirname(target)
@@ -63,7 +68,6 @@ def place(workspace: Workspace | str, path: str) -> str:
             msg = f"`{path}` cannot be made: `{parent}` is no directory; make it first"
             raise WorkspaceNotFound(msg)
         source = _signature(entries)
-        there = _inode(target)
         if there is not None:
             if _equal(target, known, source, entries):
                 logger.info("`%s` holds the workspace `%s` already", path, workspace)
@@ -71,7 +75,7 @@ def place(workspace: Workspace | str, path: str) -> str:
             if not _untouched(target, known):
                 raise _taken(path)
         announce(entries, workspace, "copying")
-        _find_twins(entries, target, known)
+        _find_twins(entries, target, known, link_all)
         try:
             _replace(entries, target, source, there)
         except DirectoryTaken:  # where there are no locks, another one may have been faster
@@ -148,12 +152,14 @@ def _untouched(target: str, known: dict[str, Copy]) -> bool:
         return False
 
 
-def _find_twins(entries: Sequence[Entry], target: str, known: dict[str, Copy]) -> None:
+def _find_twins(
+    entries: Sequence[Entry], target: str, known: dict[str, Copy], link_all: bool
+) -> None:
     """Notes for files which file of an earlier copy is the same and may be linked to."""
     left = [e for e in entries if e.kind == "file" and e.status is not None]
     if target in known:
         left = _without_twins(left, target)
-    left = [e for e in left if not e.mode & _ANY_WRITE]
+    left = [e for e in left if link_all or not e.mode & _ANY_WRITE]
     for path in _earlier(target, known) if left else ():
         left = _without_twins(left, path)
         if not left:

@@ -19,8 +19,9 @@ logger = get_logger(__name__)
 class DirWorkspaceMixin(WorkspaceMixin[None]):
     """Copies the workspace into the directory that the option ``job_dir`` names.
 
-    That becomes the role's image. Without ``job_dir`` nothing is done. The option itself is
-    declared by the scheduler.
+    That becomes the role's image. Without ``job_dir`` nothing is done. With ``link_unchanged``,
+    files that did not change since an earlier copy are hard-linked to it. The scheduler declares
+    both options.
 
     The directory must not exist, its parent must. One that holds a copy which nothing was added to
     may be given again: it is used as it is, or replaced if the workspace has changed since. Further
@@ -47,7 +48,7 @@ class DirWorkspaceMixin(WorkspaceMixin[None]):
             taken = build_cache.setdefault((DirWorkspaceMixin, job_dir), [])
             assert isinstance(taken, list)
             path = _folder_of(role.name, job_dir, taken) if taken else job_dir
-            built = build_cache[key] = _copies.place(role.workspace, path)
+            built = build_cache[key] = _place(role.workspace, path, cfg)
             taken.append(built)
         role.image = str(built)
 
@@ -56,7 +57,7 @@ class DirWorkspaceMixin(WorkspaceMixin[None]):
     ) -> None:
         """Copies one directory for one role."""
         if cfg.get("job_dir") is not None:
-            role.image = _copies.place(workspace, _job_dir(cfg))
+            role.image = _place(workspace, _job_dir(cfg), cfg)
 
 
 class TmpDirWorkspaceMixin(WorkspaceMixin[None]):
@@ -133,6 +134,10 @@ def _job_dir(cfg: Mapping[str, CfgVal]) -> str:
         msg = f"`job_dir` is `{job_dir!r}`; give the path of a directory that does not exist yet"
         raise _BadJobDir(msg)
     return os.path.expanduser(job_dir)
+
+
+def _place(workspace: Workspace | str, path: str, cfg: Mapping[str, CfgVal]) -> str:
+    return _copies.place(workspace, path, link_all=bool(cfg.get("link_unchanged")))
 
 
 def _folder_of(role: str, job_dir: str, taken: Sequence[str]) -> str:

@@ -400,6 +400,20 @@ def test_a_file_of_which_only_the_content_changed_is_not_shared(tmp_path: Path, 
     assert (tmp_path / "one/weights").read_text() == "1"
 
 
+def test_all_unchanged_files_are_linked_on_request(tmp_path: Path):
+    source = make(tmp_path / "src", "same", "changed", "d/x", "spoilt")
+    one, two = tmp_path / "one", tmp_path / "two"
+    build(JobDir(), role("r", source), job_dir=str(one))
+    (source / "changed").write_text("other")
+    (one / "spoilt").write_text("by a job")
+    build(JobDir(), role("r", source), job_dir=str(two), link_unchanged=True)
+    for path in ("same", "d/x"):
+        assert (two / path).samefile(one / path)
+        assert not (two / path).samefile(source / path)
+    assert (two / "changed").read_text() == "other"
+    assert (two / "spoilt").read_text() == (source / "spoilt").read_text() != "by a job"
+
+
 def test_where_files_cannot_be_linked_they_are_copied(tmp_path: Path, monkeypatch):
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError

@@ -36,6 +36,10 @@ class SlurmOpts(StructuredOpts):
     """Shared directory for the script, the logs and a copy of the workspace. Default: the
     working directory."""
 
+    link_unchanged: bool = False
+    """Hard-link files in job_dir that did not change since an earlier copy of the workspace; for
+    jobs that write into no file of it."""
+
     qos: str | None = None
     """Quality of Service of the job."""
 
