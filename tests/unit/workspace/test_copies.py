@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import fsspec
@@ -50,15 +51,20 @@ def large_file(tmp_path: Path) -> Path:
     return make(tmp_path / "src", "f", large="1" * 5000)
 
 
-@pytest.fixture
+@contextmanager
 def small_files_only() -> Iterator[None]:
-    """Has the system refuse to write more than 4 KiB into a file."""
+    """Has the system refuse to write more than 4 KiB into a file.
+
+    Only around what is tested: the output of the tests may be a file as well.
+    """
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    signal.signal(signal.SIGXFSZ, before)
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, before)
 
 
 # -- copies ----------------------------------------------------------------------------------------
@@ -141,9 +147,10 @@ def test_a_file_that_vanishes_ends_the_copy(tmp_path: Path):
         copy(entries, str(tmp_path / "out"))
 
 
-def test_a_disk_that_takes_no_more_is_said(tmp_path: Path, large_file, small_files_only):
+def test_a_disk_that_takes_no_more_is_said(tmp_path: Path, large_file):
     source = large_file
-    with pytest.raises(TorchXError, match=f"cannot copy the workspace to `{tmp_path}/out/large`"):
+    message = f"cannot copy the workspace to `{tmp_path}/out/large`"
+    with pytest.raises(TorchXError, match=message), small_files_only():
         Workspace({str(source): ""}).merge_into(tmp_path / "out")
 
 
@@ -472,10 +479,10 @@ def test_a_job_dir_needs_a_parent_and_a_workspace(tmp_path: Path):
     assert not (tmp_path / "job").exists()
 
 
-def test_a_failed_copy_leaves_nothing(tmp_path: Path, large_file, small_files_only):
+def test_a_failed_copy_leaves_nothing(tmp_path: Path, large_file):
     source = large_file
     (tmp_path / "parent").mkdir()
-    with pytest.raises(TorchXError, match="cannot copy the workspace"):
+    with pytest.raises(TorchXError, match="cannot copy the workspace"), small_files_only():
         build(JobDir(), role("r", source), job_dir=str(tmp_path / "parent/job"))
     assert list((tmp_path / "parent").iterdir()) == []
 
