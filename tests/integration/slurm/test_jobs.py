@@ -188,8 +188,8 @@ def test_a_signal_reaches_the_replicas_which_save_and_go_on_after_the_requeue(cl
 
 @pytest.mark.timeout(200)
 def test_a_signal_that_plain_scripts_ask_for_reaches_the_replicas_of_all_roles(cluster: Cluster):
-    script = (
-        "trap 'echo saved; exit 75' USR1; [ $TORCHX_ATTEMPT = 0 ] || exit 0; "
+    script = (  # whoever ends first ends the other, which needs some time to save
+        "trap 'echo saved; sleep 4; exit 75' USR1; [ $TORCHX_ATTEMPT = 0 ] || exit 0; "
         "while :; do sleep 0.2; done 2>/dev/null"
     )
     roles = [sh(script, name=name, max_retries=1) for name in ("a", "b")]
