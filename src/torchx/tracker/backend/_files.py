@@ -109,7 +109,7 @@ class LocalFiles:
                 continue
             # from here on the name is ours: whoever had it before has given it to its file
             try:
-                taken = os.path.exists(target)
+                taken = os.access(target, os.F_OK)  # no exception for what is not there
                 if not taken:
                     _write_all(number, data)
                     self._rename(temporary, target)
@@ -146,9 +146,9 @@ class LocalFiles:
 
 
 def _write_all(number: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(number, view) :]
+    done = os.write(number, data)
+    while done < len(data):
+        done += os.write(number, memoryview(data)[done:])
 
 
 def _read_whole(path: str) -> bytes:
