@@ -382,9 +382,11 @@ def split_lines(text: str) -> list[str]:
     >>> split_lines("p\nq")
     ['p\n', 'q']
     """
-    lines = [line + "\n" for line in text.split("\n")]
-    last = lines.pop()[:-1]
-    return [*lines, last] if last else lines
+    if text.isascii() and not any(c in text for c in "\r\v\f\x1c\x1d\x1e"):
+        return text.splitlines(keepends=True)  # twice as fast, and the same for such text
+    *lines, last = text.split("\n")
+    whole = [f"{line}\n" for line in lines]
+    return [*whole, last] if last else whole
 
 
 def split_lines_iterator(chunks: Iterable[str]) -> Iterable[str]:

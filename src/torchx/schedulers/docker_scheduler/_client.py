@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from torchx._lazy_logger import get_logger
-from torchx.errors import BackendUnavailable, InvalidInput, TorchXError
+from torchx.errors import BackendUnavailable, TorchXError
 from torchx.version import __version__
 
 from ._request import LABEL_APP_ID, LABEL_VERSION, NETWORK, DockerContainer
@@ -560,14 +560,3 @@ def _network_lock() -> Iterator[None]:
         yield
     finally:
         os.close(fd)
-
-
-def checked_regex(regex: str) -> None:
-    """Raises ``InvalidInput`` for a text that is no regular expression."""
-    import re
-
-    try:
-        re.compile(regex)
-    except re.error as err:
-        msg = f"`{regex}` is not a regular expression: {err}"
-        raise InvalidInput(msg) from None

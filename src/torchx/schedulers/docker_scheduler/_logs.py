@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchx.errors import BackendUnavailable
 from torchx.schedulers._tracebacks import tracebacks_in
-from torchx.schedulers.api import LogBlock, Stream
+from torchx.schedulers.api import LogBlock, Stream, split_lines
 
 from ._client import Daemon, DockerRefused, EventCursor, as_seconds, errors_of, repeated
 
@@ -434,28 +434,10 @@ def _block(source: Source, texts: "list[bytes]") -> LogBlock:
     return LogBlock(source.role, source.replica, 0, text)
 
 
-def matching(blocks: Iterable[LogBlock], regex: str) -> Iterator[LogBlock]:
-    """The blocks with only those lines in which the pattern is found."""
-    import re
-
-    search = re.compile(regex).search
-    for block in blocks:
-        kept = [line for line in split(block.text) if search(line.rstrip("\n"))]
-        if kept:
-            yield LogBlock(block.role, block.replica, block.attempt, "".join(kept))
-
-
-def split(text: str) -> list[str]:
-    r"""Lines with their ``\n``, which alone ends a line."""
-    *lines, last = text.split("\n")
-    whole = [f"{line}\n" for line in lines]
-    return [*whole, last] if last else whole
-
-
 def lines_of(blocks: Iterable[LogBlock]) -> Iterator[str]:
     """The lines of blocks of one replica."""
     for block in blocks:
-        yield from split(block.text)
+        yield from split_lines(block.text)
 
 
 def last_lines(daemon: Daemon, source: Source, count: int) -> "list[str]":

@@ -273,8 +273,6 @@ class DockerScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         if attempt is not None:
             msg = "Docker keeps the logs of all attempts of a replica as one: leave out `attempt`"
             raise UnsupportedRequest(msg)
-        if regex is not None:
-            _client.checked_regex(regex)
         daemon = self._daemon()
         sources = _sources(app_id, daemon.containers(app_id), replicas)
         stream = Stream(streams) if streams is not None else Stream.COMBINED
@@ -285,7 +283,11 @@ class DockerScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
             blocks = _logs.follow_one(daemon, sources[0], query)
         else:
             blocks = _logs.follow_merged(daemon, sources, query)
-        return _logs.matching(blocks, regex) if regex is not None else blocks
+        if regex is None:
+            return blocks
+        from torchx.schedulers._log_filter import blocks_matching
+
+        return blocks_matching(blocks, regex)
 
     def failed_replicas(self, app_id: str, max_lines: int = 10) -> "builtins.list[FailedReplica]":
         """The replicas that failed, the first failure first."""

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
-from torchx.schedulers.api import LogBlock, LogReport, Stream
+from torchx.schedulers.api import LogBlock, LogReport, Stream, split_lines
 
 from ._supervise.journal import INDEX_RECORD_BYTES, STREAM_END, STREAM_STDERR, STREAM_STDOUT
 from ._supervise.tree import attempt_dir
@@ -240,7 +240,7 @@ def lines_of(blocks: Iterable[LogBlock]) -> Iterator[str]:
             yield "".join(held)
             held.clear()
         attempt = block.attempt
-        lines = split_at_newlines(block.text)
+        lines = split_lines(block.text)
         last = None if lines[-1].endswith("\n") else lines.pop()
         if held and lines:
             lines[0] = "".join(held) + lines[0]
@@ -250,26 +250,6 @@ def lines_of(blocks: Iterable[LogBlock]) -> Iterator[str]:
             held.append(last)
     if held:
         yield "".join(held)
-
-
-def split_at_newlines(text: str) -> list[str]:
-    """The lines of a text that is not empty, each with its newline; nothing else ends a line."""
-    if text.isascii() and not any(c in text for c in "\r\v\f\x1c\x1d\x1e"):
-        return text.splitlines(keepends=True)  # twice as fast, and the same for such text
-    *lines, last = text.split("\n")
-    whole = [f"{line}\n" for line in lines]
-    return [*whole, last] if last else whole
-
-
-def matching(blocks: Iterable[LogBlock], regex: str) -> Iterator[LogBlock]:
-    """The blocks with only those lines in which the pattern is found."""
-    import re
-
-    search = re.compile(regex).search
-    for block in blocks:
-        kept = [line for line in split_at_newlines(block.text) if search(line.rstrip("\n"))]
-        if kept:
-            yield LogBlock(block.role, block.replica, block.attempt, "".join(kept))
 
 
 def last_lines(folder: str, count: int) -> "list[str]":

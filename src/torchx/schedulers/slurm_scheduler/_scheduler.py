@@ -362,14 +362,15 @@ class SlurmScheduler(MultiWorkspaceMixin, Scheduler[SlurmOpts]):
                 UserWarning,
                 stacklevel=2,
             )
-        search = _compiled(regex).search if regex is not None else None
         place, roles = self._logs_of(app_id)
         _check_replica(app_id, roles, role_name, k)
         replica = _logs.Replica(place, app_id, role_name, k, stream, lambda: self._ended(app_id))
         lines: Iterator[str] = replica.follow() if should_tail else replica.now()
-        if search is None:
+        if regex is None:
             return lines
-        return (line for line in lines if search(line.rstrip("\n")))
+        from torchx.schedulers._log_filter import lines_matching
+
+        return lines_matching(lines, regex)
 
     def _logs_of(self, app_id: str) -> "tuple[Place, builtins.list[tuple[str, int]]]":
         """Where the logs are, and names and sizes of the roles; empty if they are not known."""
@@ -456,16 +457,6 @@ _LONGEST_WAIT_S = 30.0
 
 def _is_job_id(app_id: str) -> bool:
     return app_id.isascii() and app_id.isdecimal()
-
-
-def _compiled(regex: str) -> Any:
-    import re
-
-    try:
-        return re.compile(regex)
-    except re.error as err:
-        msg = f"`{regex}` is not a regular expression: {err}"
-        raise InvalidInput(msg) from None
 
 
 def _check_replica(app_id: str, roles: "list[tuple[str, int]]", role_name: str, k: int) -> None:

@@ -4,12 +4,12 @@ import itertools
 
 import pytest
 
+from torchx.schedulers.api import split_lines
 from torchx.schedulers.docker_scheduler._client import as_seconds
 from torchx.schedulers.docker_scheduler._logs import (
     Joiner,
     Source,
     parse_ns,
-    split,
     split_frames,
     to_blocks,
 )
@@ -80,8 +80,8 @@ def test_neighbouring_lines_of_a_replica_are_one_block_up_to_a_bound():
 
 
 def test_only_newlines_end_lines():
-    assert split("a\r\nb\u2028c\n\nd") == ["a\r\n", "b\u2028c\n", "\n", "d"]
-    assert split("") == []
+    assert split_lines("a\r\nb\u2028c\n\nd") == ["a\r\n", "b\u2028c\n", "\n", "d"]
+    assert split_lines("") == []
 
 
 def test_times_go_to_docker_as_they_came_from_it():
