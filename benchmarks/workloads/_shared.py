@@ -24,6 +24,21 @@ def app(program: str, *args: str, replicas: int = 1) -> AppDef:
     )
 
 
+def running_job(job_id: int, folder: str) -> dict[str, Any]:
+    """A Slurm job as squeue gives it, of a replica ``w-0`` that runs in a folder."""
+    return {
+        "job_id": job_id,
+        "name": "w-0",
+        "job_state": ["RUNNING"],
+        "het_job_id": {"set": False, "number": 0},
+        "job_resources": {"nodes": {"list": "n1", "allocation": []}},
+        "nodes": "n1",
+        "current_working_directory": folder,
+        "command": "s.sh",
+        "user_name": "me",
+    }
+
+
 def report(**figures: Any) -> None:
     """Prints the figures of this run as the last line of output."""
     sys.stdout.write(f"\n{json.dumps(figures)}\n")

@@ -8,7 +8,7 @@ import threading
 import time
 from pathlib import Path
 
-from _shared import report
+from _shared import report, running_job
 
 from torchx.runner import get_runner
 
@@ -17,18 +17,8 @@ SECONDS = 10
 with tempfile.TemporaryDirectory() as name:
     folder = Path(name)
     os.chdir(folder)
-    job = {
-        "job_id": 1,
-        "name": "w-0",
-        "job_state": ["RUNNING"],
-        "het_job_id": {"set": False, "number": 0},
-        "job_resources": {"nodes": {"list": "n1", "allocation": []}},
-        "nodes": "n1",
-        "current_working_directory": name,
-        "command": "s.sh",
-        "user_name": "me",
-    }
-    (folder / "answer").write_text(json.dumps({"jobs": [job]}))
+    jobs = [running_job(1, name)]
+    (folder / "answer").write_text(json.dumps({"jobs": jobs}))
     for program in ("squeue", "sacct", "scontrol"):
         path = folder / program
         path.write_text(f"#!/bin/sh\necho call >>{folder}/calls\ncat {folder}/answer\n")

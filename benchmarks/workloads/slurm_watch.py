@@ -7,7 +7,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from _shared import report
+from _shared import report, running_job
 
 from torchx.runner import get_runner
 from torchx.specs import AppState
@@ -22,20 +22,7 @@ echo call >>{folder}/calls
 
 with tempfile.TemporaryDirectory() as name:
     folder = Path(name)
-    jobs = [
-        {
-            "job_id": i,
-            "name": "w-0",
-            "job_state": ["RUNNING"],
-            "het_job_id": {"set": False, "number": 0},
-            "job_resources": {"nodes": {"list": "n1", "allocation": []}},
-            "nodes": "n1",
-            "current_working_directory": name,
-            "command": "s.sh",
-            "user_name": "me",
-        }
-        for i in range(1, JOBS + 1)
-    ]
+    jobs = [running_job(i, name) for i in range(1, JOBS + 1)]
     (folder / "answer").write_text(json.dumps({"jobs": jobs}))
     bodies = {"sacct": "exit 1", "scontrol": "exit 1"}
     bodies["squeue"] = (  # some releases ask for one job at a time

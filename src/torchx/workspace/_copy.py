@@ -2,14 +2,14 @@
 
 import os
 import posixpath
-import sys
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from torchx._lazy_logger import get_logger
 from torchx.errors import InvalidInput, TorchXError
 from torchx.specs.api import Workspace
+from torchx.workspace import _ext4
 from torchx.workspace._errors import WorkspaceNotFound
 from torchx.workspace._tree import (
     Entry,
@@ -25,7 +25,7 @@ from torchx.workspace._tree import (
 logger = get_logger(__name__)
 
 _READ_AT_ONCE_BYTES = 1 << 17
-_FILES_PER_TASK = 256
+_ENTRIES_PER_TASK = 256
 _MOST_THREADS = 8
 """They pay where a file system is on a network, with a round trip for each call."""
 
@@ -50,16 +50,15 @@ def copy(entries: Sequence[Entry], outdir: str) -> None:
         InvalidInput: if a file goes where a folder is.
     """
     try:
-        _make_root(outdir, len(entries))
-        folders = [(os.path.join(outdir, e.path), e.mode) for e in entries if e.kind == "dir"]
-        for path, _ in folders:
-            _make_folder(path)
-        _copy_files([e for e in entries if e.kind == "file"], outdir)
+        crowded = _make_root(entries, outdir)
+        target = _Target(os.path.join(outdir, ""), crowded, _umask())
+        _copy_in_tasks([e for e in entries if e.kind != "link"], target)
         for entry in entries:
             if entry.kind == "link":
                 _make_link(entry, os.path.join(outdir, entry.path))
-        for path, mode in reversed(folders):  # one that must not be written to comes last
-            os.chmod(path, mode)
+        for entry in reversed(entries):  # a folder that must not be written to comes last
+            if entry.kind == "dir":
+                os.chmod(os.path.join(outdir, entry.path), entry.mode)
     except TorchXError:
         raise
     except OSError as err:
@@ -141,42 +140,18 @@ def _file_behind(link: Entry, files: dict[str, Entry]) -> Entry | None:
     return found if found is not None and found.kind == "file" else None
 
 
-def _make_root(path: str, entries: int) -> None:
-    if os.path.isdir(path):
-        return
+def _make_root(entries: Sequence[Entry], path: str) -> set[str]:
+    """Makes the directory; gives the folders in it from which others should lie apart."""
+    exists = os.path.isdir(path)
     os.makedirs(path, exist_ok=True)
-    if entries >= _MANY_ENTRIES and sys.platform == "linux":
-        _spread_folders(path)
+    crowded = _ext4.crowded(entries) if _ext4.has_no_journal(path) else set()
+    if "" in crowded and not exists:
+        _ext4.spread(path)
+    return crowded
 
 
-def _spread_folders(path: str) -> None:
-    """Tells ext4 that the folders of a new directory need not lie beside their parent on the disk.
-
-    It searches one by one through the inodes that were freed in the last minutes, which lie beside
-    the parent where an earlier copy was just removed: 18,000 files then take seconds instead of
-    half a second. This is attribute ``T`` of chattr(1); other file systems do not know it.
-    """
-    import fcntl
-
-    if os.uname().machine not in ("x86_64", "aarch64"):  # numbers of ioctls differ elsewhere
-        return
-    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        flags = bytearray(fcntl.ioctl(folder, _GET_FLAGS, bytes(4)))
-        flags[2] |= _TOP_OF_TREE >> 16
-        fcntl.ioctl(folder, _SET_FLAGS, bytes(flags))
-    except OSError as err:
-        logger.debug("the folders of `%s` are not spread: %s", path, err.strerror)
-    finally:
-        os.close(folder)
-
-
-_MANY_ENTRIES = 1000
-_GET_FLAGS, _SET_FLAGS = 0x80086601, 0x40086602  # linux/fs.h: FS_IOC_GETFLAGS, FS_IOC_SETFLAGS
-_TOP_OF_TREE = 0x20000  # linux/fs.h: FS_TOPDIR_FL
-
-
-def _make_folder(path: str) -> None:
+def _make_folder(path: str) -> bool:
+    """Whether it was made, as there was none."""
     try:
         os.mkdir(path)
     except FileExistsError:
@@ -187,6 +162,8 @@ def _make_folder(path: str) -> None:
             raise _in_the_way(path, "a file", "a folder") from None
         elif not os.access(path, os.W_OK | os.X_OK):
             os.chmod(path, 0o700)  # a copy of a folder that must not be written to
+        return False
+    return True
 
 
 def _make_link(entry: Entry, path: str) -> None:
@@ -200,20 +177,39 @@ def _make_link(entry: Entry, path: str) -> None:
         os.symlink(entry.target, path)
 
 
-def _copy_files(files: Sequence[Entry], outdir: str) -> None:
-    umask = _umask()
-    tasks = [files[i : i + _FILES_PER_TASK] for i in range(0, len(files), _FILES_PER_TASK)]
+class _Target(NamedTuple):
+    """Where entries are copied to."""
+
+    prefix: str
+    """The directory, with a slash at its end."""
+    crowded: set[str]
+    """Folders from which those in them should lie apart on the disk."""
+    umask: int
+
+    def path(self, entry: str) -> str:
+        return self.prefix + entry
+
+    def make_folder(self, entry: str) -> None:
+        path = self.path(entry)
+        if _make_folder(path) and entry in self.crowded:
+            _ext4.spread(path)
+
+
+def _copy_in_tasks(entries: Sequence[Entry], target: _Target) -> None:
+    """Makes folders and files; many of them in threads."""
+    tasks = [entries[i : i + _ENTRIES_PER_TASK] for i in range(0, len(entries), _ENTRIES_PER_TASK)]
     if not tasks:
         return
     wall, cpu = time.perf_counter(), time.thread_time()
-    _copy_some(tasks[0], outdir, umask)
+    _copy_some(tasks[0], target)
     wall, cpu = time.perf_counter() - wall, time.thread_time() - cpu
     if len(tasks) == 1:
         return
+    _make_shared_folders(tasks, target)
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(_threads(wall, cpu)) as pool:
-        running = [pool.submit(_copy_some, task, outdir, umask) for task in tasks[1:]]
+        running = [pool.submit(_copy_some, task, target) for task in tasks[1:]]
         try:
             for future in running:
                 future.result()
@@ -222,26 +218,49 @@ def _copy_files(files: Sequence[Entry], outdir: str) -> None:
             raise
 
 
+def _make_shared_folders(tasks: Sequence[Sequence[Entry]], target: _Target) -> None:
+    """Makes the folders that a task needs and that stand in an earlier one."""
+    waiting = {entry.path for task in tasks[1:] for entry in task if entry.kind == "dir"}
+    for task in tasks[1:]:
+        there = set()
+        for entry in task:
+            folder = entry.path.rpartition("/")[0]
+            if folder not in there:
+                there.add(folder)
+                for path in _with_parents(folder):
+                    if path in waiting:
+                        waiting.remove(path)
+                        target.make_folder(path)
+            if entry.kind == "dir":
+                there.add(entry.path)
+
+
+def _with_parents(path: str) -> list[str]:
+    """A path and what it lies in, the outermost first."""
+    return [path[:i] for i, letter in enumerate(path) if letter == "/"] + [path]
+
+
 def _threads(wall_s: float, cpu_s: float) -> int:
     """How many are worth it, by what the first files took one after the other.
 
-    Where time goes into the kernel rather than into waiting, threads beyond the processors, and
-    beyond a few of those, only take the interpreter's lock from each other.
+    Where time goes into the kernel rather than into waiting, threads beyond two, or the processors,
+    only take the interpreter's lock from each other.
     """
-    waiting = wall_s / max(cpu_s, 1e-6)
-    return min(_MOST_THREADS, max(min(2, os.cpu_count() or 1), round(waiting)))
+    waiting = round(wall_s / max(cpu_s, 1e-6))
+    return min(_MOST_THREADS, max(waiting, 1) * min(2, os.cpu_count() or 1))
 
 
-def _copy_some(files: Sequence[Entry], outdir: str, umask: int) -> None:
-    prefix = os.path.join(outdir, "")
-    for entry in files:
-        path = prefix + entry.path
+def _copy_some(entries: Sequence[Entry], target: _Target) -> None:
+    for entry in entries:
         try:
-            _copy_file(entry, path, umask)
+            if entry.kind == "dir":
+                target.make_folder(entry.path)
+            else:
+                _copy_file(entry, target.path(entry.path), target.umask)
         except TorchXError:
             raise
         except OSError as err:
-            raise _unwritable(path, err) from err
+            raise _unwritable(target.path(entry.path), err) from err
 
 
 def _copy_file(entry: Entry, path: str, umask: int) -> None:

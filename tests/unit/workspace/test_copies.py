@@ -18,7 +18,13 @@ from tests.unit.workspace.trees import ignore, make, on_disk, paths
 from torchx.errors import InvalidInput, TorchXError
 from torchx.schedulers.api import Scheduler
 from torchx.specs import AppDef, AppDryRunInfo, Role, Workspace
-from torchx.workspace._copy import _spread_folders, _threads, copy
+from torchx.workspace._copy import (
+    _copy_some,
+    _make_shared_folders,
+    _Target,
+    _threads,
+    copy,
+)
 from torchx.workspace._tar import TarFile, TarStream
 from torchx.workspace._tree import Entry, scan
 from torchx.workspace.dir_workspace import (
@@ -577,14 +583,25 @@ def test_many_files_are_copied_by_threads_into_a_directory_that_is_made(tmp_path
     assert (tmp_path / "new/out/part0/f0").stat().st_mode & 0o777 == 0o640
 
 
-@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="there is no /proc here")
-def test_where_folders_cannot_be_spread_nothing_happens():
-    _spread_folders("/proc/self")
+def test_folders_are_there_whichever_thread_is_first(tmp_path: Path):
+    source, out = tmp_path / "src", tmp_path / "out"
+    for name in ("0", "1", "2", "3", "4", "a-0", "a-1", "a-2", "a-3", "a/0", "b/c/d/0", "b/c/d/1"):
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        (source / name).write_text(name)
+    entries = scan(str(source))
+    tasks = [entries[i : i + 4] for i in range(0, len(entries), 4)]
+    target = _Target(f"{out}/", set(), 0)
+    out.mkdir()
+    _copy_some(tasks[0], target)
+    _make_shared_folders(tasks, target)
+    for task in reversed(tasks[1:]):
+        _copy_some(task, target)
+    assert paths(scan(str(out))) == paths(entries)
 
 
 def test_threads_are_many_only_where_they_wait():
     few = min(2, os.cpu_count() or 1)
     assert _threads(0.005, 0.005) == few
-    assert _threads(0.020, 0.005) == max(few, 4)
+    assert _threads(0.020, 0.005) == min(8, 4 * few)
     assert _threads(1.0, 0.005) == 8
     assert _threads(0.0, 0.0) == few
