@@ -10,6 +10,7 @@ Needs ``torchx[notebook]`` and ``torchx[fsspec]``. Outside of IPython it can be 
 
 import posixpath
 
+from torchx._filesystem import filesystem
 from torchx.errors import InvalidInput
 
 __all__ = ["get_workspace", "workspacefile"]
@@ -41,12 +42,7 @@ def workspacefile(line: str, cell: str) -> None:
     if normal.startswith(("/", "../")):
         msg = f"the path must be inside of the workspace, given: `{path}`"
         raise InvalidInput(msg)
-    try:
-        import fsspec
-    except ModuleNotFoundError as err:
-        msg = "workspaces in memory need fsspec, install it with: pip install 'torchx[fsspec]'"
-        raise ModuleNotFoundError(msg, name=err.name) from None
-    fs, base = fsspec.core.url_to_fs(_WORKSPACE)
+    fs, base = filesystem(_WORKSPACE)
     target = f"{base.rstrip('/')}/{normal}"
     if fs.isdir(target):
         msg = f"`{path}` is a folder of the workspace, give the file another name"

@@ -63,11 +63,6 @@ def set_json(wanted: bool) -> None:
     _settings.json = wanted
 
 
-def json_mode() -> bool:
-    """True while the command was asked for JSON."""
-    return _settings.json
-
-
 def colored(stream: "TextIO") -> bool:
     """Whether colour makes sense on this stream: the flag, then NO_COLOR, FORCE_COLOR, a tty."""
     if _settings.color != "auto":

@@ -17,6 +17,7 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import Any
 
+from torchx._filesystem import filesystem
 from torchx._lazy_logger import get_logger
 from torchx.errors import InvalidInput
 from torchx.specs._app import AppDef, Role
@@ -355,12 +356,8 @@ def _read(uri: str) -> str:
     if "://" not in path:
         with open(os.path.expanduser(path), encoding="utf-8") as f:
             return f.read()
-    try:
-        import fsspec
-    except ModuleNotFoundError as err:
-        msg = f"`{uri}` needs fsspec, install it with: pip install 'torchx[fsspec]'"
-        raise ModuleNotFoundError(msg, name=err.name) from None
-    with fsspec.open(uri, "r", encoding="utf-8") as f:
+    fs, path = filesystem(uri)
+    with fs.open(path, "r", encoding="utf-8") as f:
         text: str = f.read()
     return text
 

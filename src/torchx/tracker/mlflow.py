@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
+from torchx._locks import wait_for_lock
 from torchx.errors import InvalidInput, TorchXError
 from torchx.settings import ENV_TORCHX_JOB_ID
 from torchx.tracker.api import Lineage, TrackerArtifact, TrackerBase, TrackerSource
@@ -303,19 +304,9 @@ def _alone(tracking_uri: str) -> Iterator[bool]:
         yield False
         return
     try:
-        yield _locked(number)
+        yield wait_for_lock(number)
     finally:
         os.close(number)
-
-
-def _locked(number: int) -> bool:
-    import fcntl
-
-    try:
-        fcntl.flock(number, fcntl.LOCK_EX)  # released when it is closed
-    except OSError:  # a network file system without locks
-        return False
-    return True
 
 
 def _local_folder(tracking_uri: str) -> str | None:

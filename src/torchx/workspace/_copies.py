@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from torchx._lazy_logger import get_logger
+from torchx._locks import wait_for_lock
 from torchx.errors import InvalidInput
 from torchx.specs._home import TORCHX_HOME, home_dir
 from torchx.specs.api import Workspace
@@ -110,11 +111,10 @@ def _lock(fd: int, target: str) -> None:
     import fcntl
 
     try:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            logger.info("waiting for another process that copies to `%s`", target)
-            fcntl.flock(fd, fcntl.LOCK_EX)
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        logger.info("waiting for another process that copies to `%s`", target)
+        wait_for_lock(fd)
     except OSError as err:  # a file system without locks
         logger.debug("no lock for `%s`: %s", target, err)
 
@@ -156,10 +156,18 @@ def _find_twins(
     entries: Sequence[Entry], target: str, known: dict[str, Copy], link_all: bool
 ) -> None:
     """Notes for files which file of an earlier copy is the same and may be linked to."""
-    left = [e for e in entries if e.kind == "file" and e.status is not None]
-    if target in known:
-        left = _without_twins(left, target)
-    left = [e for e in left if link_all or not e.mode & _ANY_WRITE]
+
+    def may_share(entry: Entry) -> bool:
+        return link_all or not entry.mode & _ANY_WRITE
+
+    replaced = target in known  # with a copy that is about to go, every file may be shared
+    left = [
+        (entry, _mark(entry))
+        for entry in entries
+        if entry.kind == "file" and entry.status is not None and (replaced or may_share(entry))
+    ]
+    if replaced:
+        left = [found for found in _without_twins(left, target) if may_share(found[0])]
     for path in _earlier(target, known) if left else ():
         left = _without_twins(left, path)
         if not left:
@@ -179,21 +187,21 @@ def _earlier(target: str, known: dict[str, Copy]) -> list[str]:
     return [path for _, path in sorted(found, reverse=True)[:_MOST_EARLIER]]
 
 
-def _without_twins(entries: list[Entry], earlier: str) -> list[Entry]:
+def _without_twins(entries: list[tuple[Entry, bytes]], earlier: str) -> list[tuple[Entry, bytes]]:
     """Notes the twins that files have in an earlier copy; gives the files without one."""
     marks = _marks(earlier)
     if not marks:
         return entries
     left = []
-    for entry in entries:
+    for entry, mark in entries:
         twin = os.path.join(earlier, entry.path)
         try:
-            if _mark(entry) in marks and _same_file(entry, os.lstat(twin)):
+            if mark in marks and _same_file(entry, os.lstat(twin)):
                 entry.twin = twin
                 continue
         except OSError:  # it was removed from the copy
             pass
-        left.append(entry)
+        left.append((entry, mark))
     return left
 
 

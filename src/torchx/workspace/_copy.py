@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from torchx._filesystem import filesystem
 from torchx._lazy_logger import get_logger
 from torchx.errors import InvalidInput, TorchXError
 from torchx.specs.api import Workspace
@@ -13,7 +14,6 @@ from torchx.workspace import _ext4
 from torchx.workspace._errors import WorkspaceNotFound
 from torchx.workspace._tree import (
     Entry,
-    filesystem,
     is_local,
     is_single_file,
     local_path,

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
+from torchx._filesystem import filesystem
 from torchx._lazy_logger import get_logger
 from torchx.errors import InvalidInput
 from torchx.specs._home import home_dir
@@ -478,28 +479,6 @@ def _put(merged: dict[str, Entry], entry: Entry) -> None:
         raise InvalidInput(msg)
     if there is None or entry.source or entry.content is not None:
         merged[entry.path] = entry
-
-
-def filesystem(url: str) -> tuple[Any, str]:
-    """The fsspec file system of a URL, and the path there.
-
-    Raises:
-        ModuleNotFoundError: if fsspec, or the package for that kind of URL, is not installed.
-        InvalidInput: if there is no such kind of URL.
-    """
-    try:
-        import fsspec.core
-    except ModuleNotFoundError as err:
-        if err.name != "fsspec":
-            raise
-        msg = f"`{url}` needs fsspec, install it with: pip install 'torchx[fsspec]'"
-        raise ModuleNotFoundError(msg, name="fsspec") from None
-    try:
-        fs, path = fsspec.core.url_to_fs(url)
-    except ValueError as err:  # unknown protocol
-        msg = f"`{url}` is not a path or a URL of a file system that is installed: {err}"
-        raise InvalidInput(msg) from None
-    return fs, path
 
 
 def _remote_project(

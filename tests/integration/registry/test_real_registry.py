@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
+from tests.registry_images import append_workspace
 from torchx.errors import InvalidInput
 from torchx.specs.api import AppDef, Role, Workspace
 from torchx.workspace._registry._blobs import BytesBlob
-from torchx.workspace._registry._build import append_workspace
 from torchx.workspace._registry._client import Registry
 from torchx.workspace._registry._http import Retries
 from torchx.workspace._registry._reference import parse_repository

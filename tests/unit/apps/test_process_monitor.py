@@ -218,7 +218,7 @@ def test_a_bad_url_is_told_before_anything_runs(capsys):
     with pytest.raises(SystemExit) as ended:
         main(["--exit_on_file", "nosuchfs://x", "--", "touch", "ran"])
     assert ended.value.code == 127
-    assert "cannot wait for `nosuchfs://x`" in capsys.readouterr().err
+    assert "`nosuchfs://x` is not a path or a URL" in capsys.readouterr().err
     assert not Path("ran").exists()
 
 

@@ -197,7 +197,7 @@ def test_what_is_no_management_api_is_refused(model, url):
     [
         ("gone.mar", "there is no file `gone.mar`"),
         (".", "there is no file `.`"),
-        ("nosuchfs://m.mar", "cannot read `nosuchfs://m.mar`"),
+        ("nosuchfs://m.mar", "`nosuchfs://m.mar` is not a path or a URL"),
     ],
 )
 def test_a_model_that_cannot_be_read_is_told_and_nothing_registered(api, path, text, temp_dir):

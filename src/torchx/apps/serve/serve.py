@@ -26,6 +26,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
+from torchx._filesystem import filesystem
 from torchx.errors import BackendUnavailable, InvalidInput, TorchXError
 
 MODEL_OPTIONS = {
@@ -135,20 +136,15 @@ def _file_name(model_name: str | None) -> str:
 
 
 def _download(model_path: str, file: Path) -> None:
+    fs, path = filesystem(model_path)
     try:
-        from fsspec.core import url_to_fs
-    except ModuleNotFoundError:
-        msg = "serving a model needs fsspec, install it with: pip install 'torchx[fsspec]'"
-        raise InvalidInput(msg) from None
-    try:
-        fs, path = url_to_fs(model_path)
         with fs.open(path, "rb") as source, file.open("wb") as target:
             shutil.copyfileobj(source, target, 2**20)
     except (FileNotFoundError, IsADirectoryError):
         msg = f"there is no file `{model_path}`, give the path or URL of a model archive"
         raise InvalidInput(msg) from None
-    except (ValueError, ImportError) as err:
-        msg = f"cannot read `{model_path}`: {err}; give a path or a URL that fsspec can open"
+    except ValueError as err:
+        msg = f"cannot read `{model_path}`: {err}"
         raise InvalidInput(msg) from None
     except OSError as err:
         msg = f"cannot download `{model_path}`: {err}"

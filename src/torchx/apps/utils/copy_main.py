@@ -3,6 +3,8 @@
 import argparse
 import sys
 
+from torchx._filesystem import filesystem
+
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     """Options of ``utils.copy``; those of this process for ``None``."""
@@ -32,13 +34,8 @@ def copy(src: str, dst: str, bufsize: int = 65536) -> None:
         FileNotFoundError: if there is no such file.
         ModuleNotFoundError: if fsspec is not installed.
     """
-    try:
-        from fsspec.core import url_to_fs
-    except ModuleNotFoundError as err:
-        msg = "copying needs fsspec, install it with: pip install 'torchx[fsspec]'"
-        raise ModuleNotFoundError(msg, name=err.name) from None
-    src_fs, src_path = url_to_fs(src)
-    dst_fs, dst_path = url_to_fs(dst)
+    src_fs, src_path = filesystem(src)
+    dst_fs, dst_path = filesystem(dst)
     if not src_fs.isfile(src_path):
         msg = f"there is no file `{src}`; give one file, folders and patterns are not copied"
         raise FileNotFoundError(msg)

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable
 from types import FrameType
 
+from torchx._filesystem import filesystem
 from torchx.errors import InvalidInput, TorchXError
 
 TIMEOUT_EXIT_CODE = 34
@@ -207,16 +208,7 @@ def _signal_group(process: "subprocess.Popen[bytes]", number: signal.Signals) ->
 
 
 def _existence_check(url: str) -> Callable[[], bool]:
-    try:
-        from fsspec.core import url_to_fs
-    except ModuleNotFoundError:
-        msg = f"waiting for `{url}` needs fsspec, install it with: pip install 'torchx[fsspec]'"
-        raise InvalidInput(msg) from None
-    try:
-        fs, path = url_to_fs(url)
-    except (ValueError, ImportError) as err:
-        msg = f"cannot wait for `{url}`: {err}; give a path or a URL that fsspec can open"
-        raise InvalidInput(msg) from None
+    fs, path = filesystem(url)
 
     def exists() -> bool:
         fs.invalidate_cache(path)  # else some file systems never see what others write

@@ -4,6 +4,8 @@ import abc
 import json
 from typing import Any
 
+from torchx._filesystem import filesystem
+
 KeyType = int | str
 ResultType = int | float | str
 
@@ -70,10 +72,5 @@ class FsspecResultTracker(ResultTracker):
             f.write(text)
 
     def _locate(self, key: KeyType) -> tuple[Any, str]:
-        try:
-            from fsspec.core import url_to_fs
-        except ModuleNotFoundError as err:
-            msg = "tracking results needs fsspec, install it with: pip install 'torchx[fsspec]'"
-            raise ModuleNotFoundError(msg, name=err.name) from None
-        fs, base = url_to_fs(self._tracker_base)
+        fs, base = filesystem(self._tracker_base)
         return fs, f"{base.rstrip('/')}/{key}"

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from torchx._locks import wait_for_lock
 from torchx.errors import InvalidInput, UnknownName
 from torchx.schedulers.api import (
     DescribeAppResponse,
@@ -532,13 +533,8 @@ class _locked:
         self._fd = -1
 
     def __enter__(self) -> None:
-        import fcntl
-
         self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX)
-        except OSError:  # a file system without locks: two submissions at once are rare
-            return
+        wait_for_lock(self._fd)  # without one: two submissions at once are rare
 
     def __exit__(self, *_: object) -> None:
         os.close(self._fd)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 from torchx._lazy_logger import get_logger
+from torchx._locks import wait_for_lock
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
@@ -138,7 +139,7 @@ class LocalFiles:
             os.makedirs(folder, exist_ok=True)
             number = os.open(path, flags, 0o666)
         with open(number, "r+b", buffering=0) as f:
-            _lock(number)  # released when the file is closed
+            wait_for_lock(number)  # until it is closed; without, a line may only be there twice
             text = f.read().decode("utf-8", errors="replace")
             added = _line_to_add(text, line)
             if added:
@@ -168,16 +169,6 @@ def _read_whole(path: str) -> bytes:
         return data
     finally:
         os.close(number)
-
-
-def _lock(number: int) -> None:
-    """Keeps other writers of the file out; without it, a line may only be there twice."""
-    import fcntl
-
-    try:
-        fcntl.flock(number, fcntl.LOCK_EX)
-    except OSError:  # a network file system without locks
-        logger.debug("the file system has no locks", exc_info=True)
 
 
 def _line_to_add(text: str, line: str) -> str:

@@ -30,7 +30,7 @@ from torchx.workspace._registry._http import RefusedByRegistry, Retries
 from torchx.workspace._registry._layer import Layer, make_layer
 from torchx.workspace._registry._plan import Plan, forget_plan, keep_plan
 from torchx.workspace._registry._reference import parse_reference, parse_repository
-from torchx.workspace._tree import Entry, scan, size_text
+from torchx.workspace._tree import Entry, size_text
 
 LABEL_VERSION = "torchx.pytorch.org/version"
 
@@ -42,26 +42,6 @@ _MAX_LINKS = 40
 _PARALLEL = 4
 
 logger = get_logger(__name__)
-
-
-def append_workspace(
-    base: str, workspace: Workspace | str, image_repo: str, retries: Retries | None = None
-) -> str:
-    """Adds a workspace to an image and puts the result into a registry.
-
-    Args:
-        base: an image in any registry.
-        workspace: what to add, below the working directory of the image.
-        image_repo: repository for the result.
-
-    Returns:
-        Its name by digest, ``repo@sha256:…``.
-    """
-    entries = scan(workspace)
-    parse_repository(image_repo)
-    plan = plan_image(find_base(base, retries), workspace, entries, image_repo, retries)
-    push_image(plan, retries)
-    return plan.image
 
 
 def find_base(image: str, retries: Retries | None = None) -> BaseImage:

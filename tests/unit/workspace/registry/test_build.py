@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.registry_images import append_workspace
 from torchx.errors import (
     BackendUnavailable,
     InvalidInput,
@@ -23,7 +24,6 @@ from torchx.errors import (
 from torchx.version import __version__
 from torchx.workspace._registry._base import this_platform
 from torchx.workspace._registry._build import (
-    append_workspace,
     find_base,
     plan_image,
     push_image,
