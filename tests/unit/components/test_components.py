@@ -611,7 +611,7 @@ def test_files_larger_than_the_buffer_are_copied_whole(source, target, tmp_path:
     [
         (["--src", "gone", "--dst", "b"], 1, "copy: there is no file `gone`"),
         (["--src", ".", "--dst", "b"], 1, "copy: there is no file `.`"),
-        (["--src", "nosuchfs://a", "--dst", "b"], 1, "copy: Protocol not known: nosuchfs"),
+        (["--src", "nosuchfs://a", "--dst", "b"], 1, "copy: `nosuchfs://a` is not a path or a URL"),
         (["--src", "a", "--dst", "b", "--bufsize", "0"], 2, "`0` is no size"),
     ],
 )
