@@ -10,6 +10,7 @@ is one that nobody may write to; or where the user says that no job does.
 """
 
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -30,6 +31,8 @@ UNFINISHED = ".torchx-copy."
 _MOST_EARLIER = 16
 """How many earlier copies are looked through for files to link to."""
 _FORGET_AFTER_S = 3600.0
+_ABANDONED_AFTER_S = 86400.0
+"""No copy takes a day: what is unfinished then was left by a process that was killed."""
 _ANY_WRITE = 0o222
 _MARK_BYTES = 8
 
@@ -228,6 +231,7 @@ def _replace(entries: Sequence[Entry], target: str, source: str, there: int | No
     import shutil
 
     parent = os.path.dirname(target)
+    _remove_abandoned(parent)
     made, old = (os.path.join(parent, UNFINISHED + os.urandom(8).hex()) for _ in range(2))
     try:
         copy(entries, made)
@@ -245,6 +249,26 @@ def _replace(entries: Sequence[Entry], target: str, source: str, there: int | No
     finally:
         shutil.rmtree(made, ignore_errors=True)
         shutil.rmtree(old, ignore_errors=True)
+
+
+def _remove_abandoned(parent: str) -> None:
+    """Removes what killed processes left beside the places of their copies."""
+    import shutil
+
+    try:
+        names = [name for name in os.listdir(parent) if name.startswith(UNFINISHED)]
+    except PermissionError:  # a folder to put things into only
+        return
+    for name in names:
+        path = os.path.join(parent, name)
+        try:
+            # changed by a rename, too: a copy that is put aside is old, but not left
+            age_s = time.time() - os.lstat(path).st_ctime
+        except FileNotFoundError:  # its process finished it
+            continue
+        if age_s > _ABANDONED_AFTER_S:
+            logger.info("removing `%s`, which a process that was killed left", path)
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def _holds(target: str, entries: Sequence[Entry]) -> bool:
@@ -278,9 +302,9 @@ def _signature(entries: Sequence[Entry]) -> str:
 
     digest = hashlib.sha256()
     for entry in entries:
-        time = entry.status.st_mtime_ns if entry.status is not None else 0
+        changed = entry.status.st_mtime_ns if entry.status is not None else 0
         mode = 0 if entry.kind == "link" else entry.mode
-        line = (entry.path, entry.kind, mode, entry.size, entry.target, time)
+        line = (entry.path, entry.kind, mode, entry.size, entry.target, changed)
         digest.update(repr(line).encode(errors="surrogateescape"))
     return digest.hexdigest()
 
@@ -344,8 +368,6 @@ def _remember(target: str, made: Copy, entries: Sequence[Entry]) -> None:
 
 def _forget(record: str) -> None:
     """Removes the record of a copy that the user has removed, unless it is about to be made."""
-    import time
-
     try:
         if time.time() - os.stat(record).st_mtime > _FORGET_AFTER_S:
             os.unlink(record)

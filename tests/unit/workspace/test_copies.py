@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import tarfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,7 @@ from tests.unit.workspace.trees import ignore, make, on_disk, paths
 from torchx.errors import InvalidInput, TorchXError
 from torchx.schedulers.api import Scheduler
 from torchx.specs import AppDef, AppDryRunInfo, Role, Workspace
+from torchx.workspace._copies import place
 from torchx.workspace._copy import (
     _copy_some,
     _make_shared_folders,
@@ -561,6 +563,19 @@ def test_builders_of_single_directories_still_count(tmp_path: Path):
         cfg = {"job_dir": str(tmp_path / "single")}
         builder.build_workspace_and_update_role(single, str(a), cfg)
         assert paths(scan(single.image)) == ["x"]
+
+
+def test_what_a_killed_copy_left_is_removed_after_a_day(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    source = make(tmp_path / "src", "f")
+    make(tmp_path / "jobs", ".torchx-copy.0123456789abcdef/d/x", "mine")
+    place(str(source), str(tmp_path / "jobs/a"))
+    assert (tmp_path / "jobs/.torchx-copy.0123456789abcdef/d/x").exists()
+    now = time.time
+    monkeypatch.setattr(time, "time", lambda: now() + 90_000)
+    place(str(source), str(tmp_path / "jobs/b"))
+    assert sorted(p.name for p in (tmp_path / "jobs").iterdir()) == ["a", "b", "mine"]
 
 
 # -- many files ------------------------------------------------------------------------------------

@@ -51,8 +51,10 @@ def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
         file.truncate(64 << 20)
     feature = "has_journal" if request.param == "journal" else "^has_journal"
     subprocess.run(["mkfs.ext4", "-q", "-O", feature, image], check=True)
-    if subprocess.run(["mount", "-o", "loop", image, mounted], check=False).returncode:
-        pytest.skip("no file system can be mounted here")
+    mount = ["mount", "-o", "loop", image, mounted]
+    done = subprocess.run(mount, check=False, capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"no file system can be mounted here: {done.stderr.strip()}")
     try:
         yield mounted
     finally:
