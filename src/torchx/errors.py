@@ -42,3 +42,11 @@ class UnexpectedReply(TorchXError, ValueError):
 
     def __init__(self, what: str, text: str) -> None:
         super().__init__(f"`{what}` answered with something unexpected: {text.strip()!r:.500}")
+
+
+class UnknownApp(UnknownName):
+    """The scheduler knows nothing of the app."""
+
+
+class LogsNotFound(InvalidInput, RuntimeError):
+    """There is no such role, replica or attempt to read the logs of."""
