@@ -96,6 +96,8 @@ def build(
                 labels=dict(labels),
             )
             image, log = _read_build(events, quiet)
+    except DockerRefused as err:  # of the request as a whole
+        raise _build_error()(str(err), []) from None
     except Exception:
         if context.failure is not None:  # the cause of any other
             raise context.failure from None
