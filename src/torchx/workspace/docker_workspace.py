@@ -91,9 +91,9 @@ class DockerWorkspaceMixin(WorkspaceMixin[dict[str, tuple[str, str]]]):
     @property
     def _docker_client(self) -> Any:
         if self.__client is None:
-            from torchx.workspace import _docker
+            from torchx._docker import connect
 
-            self.__client = _docker.connect()
+            self.__client = connect()
         return self.__client
 
     def workspace_opts(self) -> runopts:
@@ -415,9 +415,9 @@ def print_push_events(events: Iterable[Mapping[str, Any]], stream: TextIO | None
     Raises:
         RuntimeError: if an event has an error.
     """
-    from torchx.workspace import _transfers
+    from torchx._docker._transfers import show
 
-    _transfers.show(events, stream or sys.stderr, "push")
+    show(events, stream or sys.stderr, "push")
 
 
 def _image_repo(cfg: Mapping[str, CfgVal]) -> str | None:
