@@ -5,8 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from torchx._tracker_environment import exportable
-from torchx.errors import InvalidInput, TorchXError
-from torchx.schedulers import SchedulerNotInstalled
+from torchx.errors import InvalidInput, SchedulerNotInstalled, TorchXError
 from torchx.settings import (
     ENV_TORCHX_IMAGE,
     ENV_TORCHX_INTERNAL_SESSION_ID,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from torchx._lazy_logger import get_logger
-from torchx.errors import InvalidInput
+from torchx.errors import InvalidInput, InvalidRunConfigException
 
 logger = get_logger("torchx.specs.api")
 
@@ -14,16 +14,6 @@ CfgVal = str | int | float | bool | list[str] | dict[str, str] | None
 
 _TRUE = ("true", "1", "yes", "on")
 _FALSE = ("false", "0", "no", "off")
-
-
-class InvalidRunConfigException(InvalidInput):
-    """The options given are not what the scheduler takes."""
-
-    def __init__(self, invalid_reason: str, cfg_key: str, cfg: Mapping[str, CfgVal]) -> None:
-        given = str(cfg) if cfg else "<EMPTY>"
-        end = "" if invalid_reason.endswith("?") else "."
-        super().__init__(f"{invalid_reason}{end} Given: {given}")
-        self.cfg_key = cfg_key
 
 
 class cases:

@@ -9,7 +9,8 @@ from types import ModuleType
 from typing import Any
 
 from torchx._lazy_logger import before_foreign_code, get_logger
-from torchx.errors import InvalidInput
+from torchx.errors import ComponentNotFoundException as ComponentNotFoundException
+from torchx.errors import ComponentValidationException as ComponentValidationException
 from torchx.specs.file_linter import (
     ComponentFunctionValidator,
     get_fn_docstring,
@@ -21,14 +22,6 @@ logger = get_logger(__name__)
 _GROUP = "torchx.components"
 _DOCS = "https://meta-pytorch.org/torchx/latest/advanced.html"
 _BUILTINS = "torchx.components"
-
-
-class ComponentValidationException(InvalidInput):
-    """A component breaks the rules for components."""
-
-
-class ComponentNotFoundException(InvalidInput):
-    """There is no such component."""
 
 
 class _Component:

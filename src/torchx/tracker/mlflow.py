@@ -12,7 +12,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from torchx._locks import wait_for_lock
-from torchx.errors import InvalidInput, TorchXError
+from torchx.errors import AmbiguousRun as AmbiguousRun
+from torchx.errors import InvalidInput, NotInstalled
 from torchx.settings import ENV_TORCHX_JOB_ID
 from torchx.tracker.api import Lineage, TrackerArtifact, TrackerBase, TrackerSource
 
@@ -37,16 +38,12 @@ _ALLOW_FILES = "MLFLOW_ALLOW_FILE_STORE"
 _Primitive = (str, int, float, bool, type(None))
 
 
-class AmbiguousRun(TorchXError, RuntimeError):
-    """More than one MLflow run has the name."""
-
-
 def _mlflow() -> Any:
     try:
         import mlflow
     except ModuleNotFoundError as err:
-        msg = f"the MLflow tracker needs mlflow: {err}; pip install 'torchx[mlflow]'"
-        raise ModuleNotFoundError(msg, name=err.name) from None
+        msg = f"the MLflow tracker needs mlflow: {err}"
+        raise NotInstalled(msg, name=err.name, extra="mlflow") from None
     return mlflow
 
 

@@ -17,11 +17,10 @@ from typing import NamedTuple
 
 from torchx._lazy_logger import get_logger
 from torchx._locks import wait_for_lock
-from torchx.errors import InvalidInput
+from torchx.errors import DirectoryTaken, InvalidInput, WorkspaceNotFound
 from torchx.specs._home import TORCHX_HOME, home_dir
 from torchx.specs.api import Workspace
 from torchx.workspace._copy import copy
-from torchx.workspace._errors import WorkspaceNotFound
 from torchx.workspace._tree import Entry, announce, scan, scan_all
 
 logger = get_logger(__name__)
@@ -35,10 +34,6 @@ _ABANDONED_AFTER_S = 86400.0
 """No copy takes a day: what is unfinished then was left by a process that was killed."""
 _ANY_WRITE = 0o222
 _MARK_BYTES = 8
-
-
-class DirectoryTaken(InvalidInput, FileExistsError):
-    """There is something at the place for the copy that was not made for it."""
 
 
 class Copy(NamedTuple):

@@ -8,10 +8,9 @@ from typing import Any, NamedTuple
 
 from torchx._filesystem import filesystem
 from torchx._lazy_logger import get_logger
-from torchx.errors import InvalidInput, TorchXError
+from torchx.errors import InvalidInput, TorchXError, UnwritableDirectory, WorkspaceNotFound
 from torchx.specs.api import Workspace
 from torchx.workspace import _ext4
-from torchx.workspace._errors import WorkspaceNotFound
 from torchx.workspace._tree import (
     Entry,
     is_local,
@@ -28,10 +27,6 @@ _READ_AT_ONCE_BYTES = 1 << 17
 _ENTRIES_PER_TASK = 256
 _MOST_THREADS = 8
 """They pay where a file system is on a network, with a round trip for each call."""
-
-
-class UnwritableDirectory(TorchXError, OSError):
-    """A directory that a workspace is copied to cannot be written."""
 
 
 def copy(entries: Sequence[Entry], outdir: str) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from torchx._lazy_logger import get_logger
-from torchx.errors import InvalidInput, UnsupportedRequest
+from torchx.errors import InvalidInput, MountNotSupported, UnsupportedRequest
 from torchx.schedulers.devices import get_device_mounts
 from torchx.settings import ENV_TORCHX_IMAGE
 from torchx.specs._macros import MacroPlan
@@ -63,10 +63,6 @@ class DockerJob:
         return render_request(self)
 
     __str__ = __repr__
-
-
-class MountNotSupported(InvalidInput, TypeError):
-    """A role has a mount of a kind that Docker does not know."""
 
 
 class _Quoted(str):

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from torchx._locks import wait_for_lock
-from torchx.errors import InvalidInput, UnknownName
+from torchx.errors import InvalidInput, LogsNotFound, UnknownApp
 from torchx.schedulers.api import (
     DescribeAppResponse,
     FailedReplica,
@@ -45,14 +45,6 @@ SCRIPT = "torchx-sbatch.sh"
 NEW_JOB_S = 10.0
 """How long a job that was just submitted may be missing from what Slurm tells."""
 _FINAL_FOR_S = 60.0
-
-
-class UnknownJob(UnknownName):
-    """Slurm knows no job of that id, and no notes of one were found."""
-
-
-class LogsNotFound(InvalidInput, RuntimeError):
-    """There is no such replica."""
 
 
 class SlurmScheduler(MultiWorkspaceMixin, Scheduler[SlurmOpts]):
@@ -351,7 +343,7 @@ class SlurmScheduler(MultiWorkspaceMixin, Scheduler[SlurmOpts]):
         written before the call; later lines come as they are written.
 
         Raises:
-            UnknownJob: (a ``KeyError``) if nothing is known of the job.
+            UnknownApp: (a ``KeyError``) if nothing is known of the job.
             LogsNotFound: (a ``RuntimeError``) if there is no such role or replica.
         """
         from . import _logs
@@ -386,7 +378,7 @@ class SlurmScheduler(MultiWorkspaceMixin, Scheduler[SlurmOpts]):
         shown = self._look(app_id)
         if shown is None:
             msg = f"there is no Slurm job `{app_id}`; `torchx list -s slurm` shows yours"
-            raise UnknownJob(msg)
+            raise UnknownApp(msg)
         place = self._place(app_id, shown.native) or _index.Place(os.getcwd())
         found = [(role.name, role.replicas) for role in shown.roles]
         if not found and shown.native is not None:
