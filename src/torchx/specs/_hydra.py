@@ -6,6 +6,7 @@ from typing import Any
 
 import torchx.specs as specs
 from torchx.errors import NotInstalled
+from torchx.settings import ENV_TORCHX_DEBUG
 from torchx.specs import macros
 
 _MACROS = ("app_id", "replica_id", "rank0_env", "img_root")
@@ -28,7 +29,7 @@ def compose_app(config_dir: str, config_name: str, overrides: list[str]) -> spec
         OmegaConf.register_new_resolver(f"torchx.{name}", _constant(_token(name)), replace=True)
     with initialize_config_dir(config_dir=os.path.abspath(config_dir), version_base="1.3"):
         config = compose(config_name=config_name, overrides=overrides)
-    if os.environ.get("TORCHX_DEBUG"):
+    if os.environ.get(ENV_TORCHX_DEBUG):
         sys.stderr.write(OmegaConf.to_yaml(config))
     app: specs.AppDef = _with_macros(instantiate(config.app, _convert_="all"))
     return app

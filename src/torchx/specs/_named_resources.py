@@ -4,11 +4,10 @@ import os
 from collections.abc import Callable, Iterator, KeysView, Mapping
 
 from torchx.errors import UnknownName
+from torchx.settings import ENV_TORCHX_CUSTOM_NAMED_RESOURCES
 from torchx.specs._resource import NULL_RESOURCE, RESOURCE_NAME_TAG, Resource
 
 ResourceFactory = Callable[[], Resource]
-
-_CUSTOM_ENV = "TORCHX_CUSTOM_NAMED_RESOURCES"
 
 
 class _NamedResourcesLibrary:
@@ -134,7 +133,7 @@ def _discover() -> dict[str, ResourceFactory]:
 
 
 def _custom_module() -> Mapping[str, ResourceFactory]:
-    module = os.environ.get(_CUSTOM_ENV)
+    module = os.environ.get(ENV_TORCHX_CUSTOM_NAMED_RESOURCES)
     if not module:
         return {}
     from torchx.util.modules import import_attr

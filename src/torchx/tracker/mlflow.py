@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from torchx._locks import wait_for_lock
 from torchx.errors import AmbiguousRun as AmbiguousRun
 from torchx.errors import InvalidInput, NotInstalled
-from torchx.settings import ENV_TORCHX_JOB_ID
+from torchx.settings import ENV_TORCHX_JOB_ID, ENV_TORCHX_TRACKING_EXPERIMENT_NAME
 from torchx.tracker.api import Lineage, TrackerArtifact, TrackerBase, TrackerSource
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ENV_TORCHX_TRACKING_EXPERIMENT_NAME", "MLflowTracker", "create_tracker"]
 
-ENV_TORCHX_TRACKING_EXPERIMENT_NAME = "TORCHX_TRACKING_EXPERIMENT_NAME"
 
 _RUN_NAME_TAG = "mlflow.runName"
 _ARTIFACT_TAG = "torchx.artifact.metadata."
