@@ -2,10 +2,10 @@
 
 import argparse
 import io
-import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from torchx._files import replace_file
 from torchx.cli import _arguments, _output
 from torchx.cli.cmd_base import SubCommand
 from torchx.runner import config
@@ -83,7 +83,7 @@ def _scheduler_names(text: str) -> list[str] | None:
 def _merged(path: Path, new: list[tuple[str, str]], force: bool) -> str:
     """The text for the file: what it has, then the new sections, or these in place of old ones."""
     try:
-        old_text = path.read_text()
+        old_text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         return _joined(text for _, text in new)
     preamble, old = _preamble(old_text), _sections(old_text)
@@ -137,11 +137,5 @@ def _section_name(line: str) -> str | None:
 def _write(path: Path, text: str) -> None:
     """Replaces the file in one step, through links and with the permissions it had."""
     target = path.resolve()
-    scratch = target.with_name(f"{target.name}.{os.getpid()}.tmp")
-    try:
-        scratch.write_text(text)
-        if target.exists():
-            scratch.chmod(target.stat().st_mode & 0o777)
-        scratch.replace(target)
-    finally:
-        scratch.unlink(missing_ok=True)
+    mode = target.stat().st_mode & 0o777 if target.exists() else None
+    replace_file(str(target), text.encode(), mode=mode)

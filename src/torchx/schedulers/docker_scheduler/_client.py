@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from torchx._files import try_lock
 from torchx._lazy_logger import get_logger
 from torchx.errors import (
     BackendUnavailable,
@@ -524,7 +525,6 @@ def _has_network(client: Any) -> bool:
 @contextmanager
 def _network_lock() -> Iterator[None]:
     """One process at a time: the daemon may make two networks of one name at once."""
-    import fcntl
     import tempfile
 
     path = os.path.join(tempfile.gettempdir(), _NETWORK_LOCK)
@@ -534,15 +534,11 @@ def _network_lock() -> Iterator[None]:
         fd = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         deadline = time.monotonic() + _NETWORK_LOCK_S
-        while True:
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() >= deadline:
-                    msg = f"`{path}` is locked for {_NETWORK_LOCK_S} s: who holds it? (`fuser`)"
-                    raise BackendUnavailable(msg) from None
-                time.sleep(0.05)
+        while not try_lock(fd):
+            if time.monotonic() >= deadline:
+                msg = f"`{path}` is locked for {_NETWORK_LOCK_S} s: who holds it? (`fuser`)"
+                raise BackendUnavailable(msg)
+            time.sleep(0.05)
         yield
     finally:
         os.close(fd)
