@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from torchx._files import replace_file
+from torchx._words import did_you_mean
 from torchx.cli import _arguments, _output
 from torchx.cli.cmd_base import SubCommand
 from torchx.runner import config
@@ -70,8 +71,6 @@ def _scheduler_names(text: str) -> list[str] | None:
     valid = list(get_scheduler_factories())
     for name in names:
         if name not in valid:
-            from torchx.cli._suggest import did_you_mean
-
             _output.fail(
                 f"`{name}` is not a registered scheduler. Valid scheduler names:"
                 f" {', '.join(valid)}.{did_you_mean(name, valid)}",

@@ -6,6 +6,7 @@ from typing import Any
 
 from torchx import settings
 from torchx._tracker_environment import exportable
+from torchx._words import did_you_mean
 from torchx.errors import InvalidInput, SchedulerNotInstalled, TorchXError
 from torchx.settings import (
     ENV_TORCHX_INTERNAL_SESSION_ID,
@@ -38,12 +39,8 @@ def scheduler_params(environ: Mapping[str, str]) -> dict[str, object]:
 
 def unknown_scheduler(name: str, known: list[str]) -> UnknownSchedulerException:
     """Says which schedulers there are, and which one may have been meant."""
-    import difflib
-
     err = UnknownSchedulerException(name)
-    close = difflib.get_close_matches(name, known, n=1)
-    hint = f" Did you mean `{close[0]}`?" if close else ""
-    err.args = (f"{err}, which are: {', '.join(known) or 'none'}.{hint}",)
+    err.args = (f"{err}, which are: {', '.join(known) or 'none'}.{did_you_mean(name, known)}",)
     return err
 
 

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterator, KeysView, Mapping
 
+from torchx._words import did_you_mean
 from torchx.errors import UnknownName
 from torchx.settings import ENV_TORCHX_CUSTOM_NAMED_RESOURCES
 from torchx.specs._resource import NULL_RESOURCE, RESOURCE_NAME_TAG, Resource
@@ -82,13 +83,8 @@ class _NamedResourcesLibrary:
         return resource
 
     def _hint(self, name: str) -> str:
-        from difflib import get_close_matches
-
         names = list(self._load())
-        close = get_close_matches(name, names, n=1)
-        if close:
-            return f"Did you mean `{close[0]}`?"
-        return f"Registered named resources: {names}"
+        return did_you_mean(name, names).lstrip() or f"Registered named resources: {names}"
 
     def __getitem__(self, name: str) -> Resource:
         _warn_subscript(name)
