@@ -4,7 +4,8 @@ The second parent of a class is what was raised before there was this one, or wh
 in such a case: ``except`` clauses that were written for it go on working.
 """
 
-TYPE_CHECKING = False  # the name alone tells type checkers; `typing` costs half a bare start
+from typing import TYPE_CHECKING
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
