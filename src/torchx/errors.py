@@ -112,7 +112,7 @@ class ComponentNotFoundException(InvalidInput):
 
 
 class LogsNotFound(InvalidInput, RuntimeError):
-    """There is no such app, role or replica to read logs of."""
+    """There is no such app, role, replica or attempt to read logs of."""
 
 
 # Something is not installed. -------------------------------------------------------------------

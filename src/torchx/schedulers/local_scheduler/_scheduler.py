@@ -63,6 +63,8 @@ class LocalScheduler(Scheduler[Opts]):
         retries=frozenset(RetryPolicy),
         event_wait=True,
         attempts=True,
+        verify_logs=True,
+        left_out=frozenset({"mounts"}),
     )
 
     # defaults for subclasses that do not call __init__ (NeMo-Run's)
