@@ -6,7 +6,7 @@ import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from torchx._lazy_logger import get_logger
+from torchx._startup.lazy_logger import get_logger
 from torchx.errors import InvalidInput, UnknownApp, UnsupportedRequest
 from torchx.schedulers._core import logs, verbs
 from torchx.schedulers._core.checks import check_app, check_query, fields_left_out

@@ -8,16 +8,21 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from torchx._docker import (
-    DockerRefused,
     docker_host,
     image_record,
     probe_socket,
     pull,
     translate_errors,
 )
-from torchx._docker._transfers import TransferFailed, show, silent
-from torchx._lazy_logger import get_logger
-from torchx.errors import BackendUnavailable, InvalidInput, UnexpectedReply
+from torchx._docker._transfers import show, silent
+from torchx._startup.lazy_logger import get_logger
+from torchx.errors import (
+    BackendUnavailable,
+    DockerRefused,
+    InvalidInput,
+    TransferFailed,
+    UnexpectedReply,
+)
 from torchx.workspace._tar import TarStream
 
 __all__ = ["build", "docker_host", "find_or_pull", "image_id", "knock", "push"]
