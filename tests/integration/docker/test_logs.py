@@ -8,6 +8,7 @@ import pytest
 
 from tests.docker_engine import needs_docker, skip_without_docker
 from torchx.errors import InvalidInput, UnsupportedRequest
+from torchx.schedulers._core.following import THREAD_NAME
 from torchx.schedulers.api import Stream
 from torchx.specs import AppState, RetryPolicy, macros
 
@@ -77,7 +78,7 @@ def test_a_follower_that_stops_early_leaves_no_thread(apps):
     next(blocks)
     blocks.close()
     deadline = time.monotonic() + 20
-    while [t for t in threading.enumerate() if t.name == "torchx-docker-log"]:
+    while [t for t in threading.enumerate() if t.name == THREAD_NAME]:
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
