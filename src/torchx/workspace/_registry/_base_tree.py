@@ -7,15 +7,17 @@ import tarfile
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from torchx._lazy_logger import get_logger
 from torchx.errors import UnexpectedReply, UnsupportedRequest
 from torchx.workspace._registry._base import BaseImage
 from torchx.workspace._registry._cache import Cache
 from torchx.workspace._registry._client import Registry
-from torchx.workspace._registry._http import Retries
 from torchx.workspace._tree import size_text
+
+if TYPE_CHECKING:
+    from urllib3 import Retry
 
 _READ_ALWAYS = 4 << 20
 """Layers up to this size are read for what is in them; larger ones only if needed."""
@@ -50,7 +52,7 @@ class BaseTree:
     answer: a directory's mode and owner are those of the highest layer that has it.
     """
 
-    def __init__(self, base: BaseImage, cache: Cache, retries: Retries | None = None) -> None:
+    def __init__(self, base: BaseImage, cache: Cache, retries: "Retry | None" = None) -> None:
         self._base = base
         self._cache = cache
         self._retries = retries

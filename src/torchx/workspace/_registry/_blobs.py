@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from torchx.errors import BackendUnavailable, UnexpectedReply
-from torchx.workspace._registry._http import BLOCK, Interrupted
+from torchx.workspace._registry._request import BLOCK, Interrupted
 
 if TYPE_CHECKING:
     from torchx.workspace._registry._client import Registry

@@ -8,7 +8,7 @@ import stat
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torchx._lazy_logger import get_logger
 from torchx.errors import BackendUnavailable, InvalidInput
@@ -26,11 +26,14 @@ from torchx.workspace._registry._blobs import (
 )
 from torchx.workspace._registry._cache import Cache
 from torchx.workspace._registry._client import OCI_MANIFEST, Manifest, Registry
-from torchx.workspace._registry._http import RefusedByRegistry, Retries
 from torchx.workspace._registry._layer import Layer, make_layer
 from torchx.workspace._registry._plan import Plan, forget_plan, keep_plan
 from torchx.workspace._registry._reference import parse_reference, parse_repository
+from torchx.workspace._registry._request import RefusedByRegistry
 from torchx.workspace._tree import Entry, size_text
+
+if TYPE_CHECKING:
+    from urllib3 import Retry
 
 LABEL_VERSION = "torchx.pytorch.org/version"
 
@@ -44,7 +47,7 @@ _PARALLEL = 4
 logger = get_logger(__name__)
 
 
-def find_base(image: str, retries: Retries | None = None) -> BaseImage:
+def find_base(image: str, retries: "Retry | None" = None) -> BaseImage:
     """What the registry has by the name of an image.
 
     Raises:
@@ -60,7 +63,7 @@ def plan_image(
     workspace: Workspace | str,
     entries: Sequence[Entry],
     image_repo: str,
-    retries: Retries | None = None,
+    retries: "Retry | None" = None,
     now_ns: int | None = None,
 ) -> Plan:
     """Packs a workspace into a layer and says what the image will be. Nothing is uploaded.
@@ -221,7 +224,7 @@ def _json(content: Any) -> bytes:
     return json.dumps(content, separators=(",", ":")).encode()
 
 
-def push_image(plan: Plan, retries: Retries | None = None) -> None:
+def push_image(plan: Plan, retries: "Retry | None" = None) -> None:
     """Puts a planned image into its repository; uploads only what is not there.
 
     The manifest goes last, so that there is never a name for an image that is not whole.

@@ -1,26 +1,22 @@
 """The calls of the OCI distribution API; https://github.com/opencontainers/distribution-spec."""
 
 import contextlib
-import http.client
 import urllib.parse
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import BinaryIO, TypeVar, cast
+from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
 
 from torchx._lazy_logger import get_logger
-from torchx.errors import BackendUnavailable, UnexpectedReply
+from torchx.errors import BackendUnavailable, TorchXError, UnexpectedReply
 from torchx.workspace._registry._blobs import Blob, check_digest, digest_of
-from torchx.workspace._registry._http import (
-    BLOCK,
-    Body,
-    Http,
-    Interrupted,
-    Reply,
-    Request,
-    Retries,
-)
 from torchx.workspace._registry._reference import Repository
+from torchx.workspace._registry._request import BLOCK, Interrupted, Request
 from torchx.workspace._registry._upload import Upload, UploadLost
+
+if TYPE_CHECKING:
+    from urllib3 import BaseHTTPResponse, Retry
+
+    from torchx.workspace._registry._http import Http, Reply
 
 DOCKER_MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
 DOCKER_INDEX = "application/vnd.docker.distribution.manifest.list.v2+json"
@@ -49,6 +45,24 @@ class Manifest:
         return digest_of(self.data)
 
 
+class Urllib3NotInstalled(TorchXError, ModuleNotFoundError):
+    """The Python package ``urllib3`` is missing, or is too old."""
+
+
+def _http(repository: Repository, retries: "Retry | None") -> "Http":
+    try:
+        from torchx.workspace._registry._http import Http
+    except ImportError as err:  # `ModuleNotFoundError`, or a name that version 1 does not have
+        if (err.name or "").partition(".")[0] != "urllib3":
+            raise
+        msg = (
+            "images without a daemon need urllib3 2 or newer, install it with: "
+            "pip install 'torchx[registry]'"
+        )
+        raise Urllib3NotInstalled(msg, name="urllib3") from None
+    return Http(repository.host, repository.api_host, retries)
+
+
 class Registry:
     """One repository of a registry.
 
@@ -63,10 +77,10 @@ class Registry:
         *,
         push: bool = False,
         mount_from: str | None = None,
-        retries: Retries | None = None,
+        retries: "Retry | None" = None,
     ) -> None:
         self.repository = repository
-        self._http = Http(repository.host, repository.api_host, retries)
+        self._http = _http(repository, retries)
         self._root = f"/v2/{repository.path}"
         self._scopes: tuple[str, ...] = (
             f"repository:{repository.path}:{'pull,push' if push else 'pull'}",
@@ -127,7 +141,7 @@ class Registry:
                 f"/manifests/{tag}",
                 f"push the image `{self.repository}:{tag}`",
                 headers={"Content-Type": manifest.media_type},
-                body=Body.of(manifest.data),
+                body=manifest.data,
                 expected=frozenset({200, 201, 202}),
             )
         )
@@ -153,7 +167,7 @@ class Registry:
         return reply.data
 
     @contextlib.contextmanager
-    def open_blob(self, digest: str, offset: int = 0) -> Iterator["_BlobReader"]:
+    def open_blob(self, digest: str, offset: int = 0) -> "Iterator[BaseHTTPResponse]":
         """Opens a blob for reading from ``offset`` on; reads raise ``Interrupted``."""
         request = self._request(
             "GET",
@@ -162,27 +176,23 @@ class Registry:
             headers={"Range": f"bytes={offset}-"} if offset else {},
             expected=frozenset({200, 206}),
         )
-        with self._http.stream(request) as (reply, response):
-            reader = _BlobReader(response)
-            skip = offset if reply.status == 200 else 0
+        with self._http.stream(request) as response:
+            skip = offset if response.status == 200 else 0
             while skip:
-                block = reader.read(min(BLOCK, skip))
+                block = response.read(min(BLOCK, skip))
                 if not block:
                     raise Interrupted("less than the whole blob came")
                 skip -= len(block)
-            yield reader
+            yield response
 
     def read_blob(self, digest: str, read: Callable[[BinaryIO], T]) -> T:
-        """What ``read`` makes of a blob; it is called again if the connection breaks."""
-        failures = 0
-        while True:
-            try:
-                with self.open_blob(digest) as blob:
-                    return read(cast(BinaryIO, blob))  # it has the part that readers use
-            except Interrupted as err:
-                failures += 1
-                if not self._http.retries.pause(failures, err.asked_s):
-                    raise self._http.gave_up(f"read the layer `{digest}`", err) from None
+        """The result of ``read`` for a blob; it is called again if the connection breaks."""
+
+        def read_once() -> T:
+            with self.open_blob(digest) as blob:
+                return read(cast(BinaryIO, blob))  # it has the part that readers use
+
+        return self._http.with_retries(f"read the layer `{digest}`", read_once)
 
     def upload(self, blob: Blob, mount_from: str | None = None) -> None:
         """Uploads a blob; goes on after an interruption where the registry can.
@@ -227,7 +237,7 @@ class Registry:
             raise UnexpectedReply(f"POST {self._root}{path}", "no Location")
         return self._http.absolute(location, reply.url)
 
-    def _ask(self, method: str, path: str, doing: str, expected: frozenset[int]) -> Reply:
+    def _ask(self, method: str, path: str, doing: str, expected: frozenset[int]) -> "Reply":
         return self._http.request(self._request(method, path, doing, expected=expected))
 
     def _request(
@@ -237,25 +247,8 @@ class Registry:
         doing: str,
         *,
         headers: dict[str, str] | None = None,
-        body: Body | None = None,
+        body: bytes | None = None,
         expected: frozenset[int] = frozenset({200}),
     ) -> Request:
         url = self._root + path if path.startswith("/") else path
         return Request(method, url, doing, self._scopes, headers or {}, body, expected)
-
-
-class _BlobReader:
-    """Reads an answer; what breaks is ``Interrupted``."""
-
-    def __init__(self, response: http.client.HTTPResponse) -> None:
-        self._response = response
-
-    def read(self, size: int = -1) -> bytes:
-        """At most ``size`` bytes; ``b""`` at the end."""
-        try:
-            block = self._response.read(size)
-        except (OSError, http.client.HTTPException) as err:
-            raise Interrupted(f"the connection broke ({err})") from None
-        if not block and size and self._response.length:  # `read` with a size does not tell
-            raise Interrupted("the connection broke in the middle of a blob")
-        return block

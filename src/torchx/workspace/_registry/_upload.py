@@ -5,18 +5,15 @@ import re
 import time
 import urllib.parse
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from torchx._lazy_logger import get_logger
 from torchx.errors import TorchXError
 from torchx.workspace._registry._blobs import Blob
-from torchx.workspace._registry._http import (
-    Body,
-    Http,
-    Interrupted,
-    RefusedByRegistry,
-    Reply,
-    Request,
-)
+from torchx.workspace._registry._request import Body, Interrupted, RefusedByRegistry, Request
+
+if TYPE_CHECKING:
+    from torchx.workspace._registry._http import Http, Reply
 
 _AT_ONCE = 1 << 20
 """A blob up to this size goes in one request."""
@@ -42,7 +39,7 @@ class Upload:
     def __init__(
         self,
         blob: Blob,
-        http: Http,
+        http: "Http",
         scopes: tuple[str, ...],
         location: str,
         arrived: Callable[[], bool],
@@ -55,7 +52,7 @@ class Upload:
         self._doing = f"upload the layer `{blob.digest}`"
         self._offset = 0
         self._chunk = 0
-        self._failures = 0
+        self._retries = http.retries
         self._was_interrupted = False
 
     def run(self) -> None:
@@ -66,7 +63,7 @@ class Upload:
         while self._offset < self._blob.size:
             try:
                 self._send_next()
-                self._failures = 0
+                self._retries = self._http.retries
             except Interrupted as err:
                 self._pause(err)
                 self._ask_offset()
@@ -95,7 +92,7 @@ class Upload:
             self._ask_offset()
             return
         self._follow(reply)
-        taken = _taken(reply)
+        taken = received_bytes(reply)
         self._offset = end if taken is None or taken < start else taken
 
     def _blocks(self, start: int, end: int) -> Iterator[bytes]:
@@ -130,7 +127,7 @@ class Upload:
         if reply.status >= 400:
             raise UploadLost(f"the registry cannot tell how much it has ({reply.status})")
         self._follow(reply)
-        self._offset = _taken(reply) or 0
+        self._offset = received_bytes(reply) or 0
         if self._offset > self._blob.size:
             raise UploadLost("the registry has more than was sent")
 
@@ -158,13 +155,10 @@ class Upload:
                     raise UploadLost(str(err)) from None
 
     def _pause(self, err: Interrupted) -> None:
-        self._failures += 1
         self._was_interrupted = True
-        if not self._http.retries.pause(self._failures, err.asked_s):
-            raise self._http.gave_up(self._doing, err) from None
-        logger.info("%s: %s; going on", self._doing, err)
+        self._retries = self._http.pause(self._retries, self._doing, err)
 
-    def _follow(self, reply: Reply) -> None:
+    def _follow(self, reply: "Reply") -> None:
         location = reply.headers.get("Location")
         if location:
             self._location = self._http.absolute(location, reply.url)
@@ -188,8 +182,8 @@ class Upload:
         )
 
 
-def _taken(reply: Reply) -> int | None:
-    """How many bytes the registry has, of ``Range: 0-41``; ``None`` if it does not say."""
+def received_bytes(reply: "Reply") -> int | None:
+    """Bytes that the registry has, of ``Range: 0-41``; ``None`` if it does not say."""
     match = re.fullmatch(r"(?:bytes=)?0-(\d+)", reply.headers.get("Range", "").strip())
     if not match:
         return None

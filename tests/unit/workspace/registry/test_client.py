@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from urllib3 import Retry
 
 from torchx.errors import BackendUnavailable, InvalidInput, TorchXError, UnexpectedReply
 from torchx.workspace._registry._blobs import BytesBlob, FileBlob, RemoteBlob
 from torchx.workspace._registry._client import Registry
 from torchx.workspace._registry._connection import is_insecure
-from torchx.workspace._registry._http import Retries
 from torchx.workspace._registry._reference import parse_repository
 
 from .conftest import AT_ONCE
@@ -446,7 +446,7 @@ def test_no_registry_is_one_clear_line() -> None:
 
 
 def test_a_host_that_does_not_exist_is_one_clear_line() -> None:
-    quick = Retries((0,))
+    quick = Retry(1)
     with (
         Registry(parse_repository("registry.invalid/x"), retries=quick) as client,
         pytest.raises(BackendUnavailable, match=r"registry\.invalid"),
