@@ -2,7 +2,7 @@
 
 import contextlib
 import urllib.parse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
 
@@ -16,7 +16,7 @@ from torchx.workspace._registry._upload import Upload, UploadLost
 if TYPE_CHECKING:
     from urllib3 import BaseHTTPResponse, Retry
 
-    from torchx.workspace._registry._http import Http, Reply
+    from torchx.workspace._registry._http import Http
 
 DOCKER_MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
 DOCKER_INDEX = "application/vnd.docker.distribution.manifest.list.v2+json"
@@ -49,7 +49,7 @@ class Urllib3NotInstalled(TorchXError, ModuleNotFoundError):
     """The Python package ``urllib3`` is missing, or is too old."""
 
 
-def _http(repository: Repository, retries: "Retry | None") -> "Http":
+def _http(repository: Repository, scopes: Sequence[str], retries: "Retry | None") -> "Http":
     try:
         from torchx.workspace._registry._http import Http
     except ImportError as err:  # `ModuleNotFoundError`, or a name that version 1 does not have
@@ -60,7 +60,7 @@ def _http(repository: Repository, retries: "Retry | None") -> "Http":
             "pip install 'torchx[registry]'"
         )
         raise Urllib3NotInstalled(msg, name="urllib3") from None
-    return Http(repository.host, repository.api_host, retries)
+    return Http(repository.host, repository.api_host, scopes, retries)
 
 
 class Registry:
@@ -80,13 +80,11 @@ class Registry:
         retries: "Retry | None" = None,
     ) -> None:
         self.repository = repository
-        self._http = _http(repository, retries)
-        self._root = f"/v2/{repository.path}"
-        self._scopes: tuple[str, ...] = (
-            f"repository:{repository.path}:{'pull,push' if push else 'pull'}",
-        )
+        scopes = [f"repository:{repository.path}:{'pull,push' if push else 'pull'}"]
         if mount_from:
-            self._scopes += (f"repository:{mount_from}:pull",)
+            scopes.append(f"repository:{mount_from}:pull")
+        self._http = _http(repository, scopes, retries)
+        self._root = f"/v2/{repository.path}"
 
     def __enter__(self) -> "Registry":
         return self
@@ -104,9 +102,9 @@ class Registry:
         A registry that does not tell digests gives ``""``.
         """
         reply = self._http.request(
-            self._request(
+            Request(
                 "HEAD",
-                f"/manifests/{version}",
+                f"{self._root}/manifests/{version}",
                 f"look for `{self.repository}:{version}`",
                 headers={"Accept": _ACCEPT},
                 expected=frozenset({200, 404}),
@@ -122,10 +120,9 @@ class Registry:
             UnexpectedReply: if it is not what the digest says.
         """
         what = f"get the image `{self.repository}{'@' if ':' in version else ':'}{version}`"
-        reply = self._http.request(
-            self._request("GET", f"/manifests/{version}", what, headers={"Accept": _ACCEPT}),
-            _MAX_MANIFEST,
-        )
+        url = f"{self._root}/manifests/{version}"
+        request = Request("GET", url, what, headers={"Accept": _ACCEPT})
+        reply = self._http.request(request, _MAX_MANIFEST)
         media_type = reply.headers.get("Content-Type", "").partition(";")[0].strip()
         manifest = Manifest(media_type, reply.data)
         promised = version if ":" in version else reply.headers.get("Docker-Content-Digest")
@@ -136,9 +133,9 @@ class Registry:
     def put_manifest(self, tag: str, manifest: Manifest) -> None:
         """Stores an image of which all blobs are there, and names it."""
         reply = self._http.request(
-            self._request(
+            Request(
                 "PUT",
-                f"/manifests/{tag}",
+                f"{self._root}/manifests/{tag}",
                 f"push the image `{self.repository}:{tag}`",
                 headers={"Content-Type": manifest.media_type},
                 body=manifest.data,
@@ -150,10 +147,11 @@ class Registry:
             raise UnexpectedReply(f"PUT manifest {tag}", f"stored as {stored}")
 
     def has_blob(self, digest: str) -> bool:
-        """Whether the repository has a blob."""
+        """True if the repository has a blob."""
         doing = f"look for the layer `{digest}`"
         expected = frozenset({200, 404})
-        return self._ask("HEAD", f"/blobs/{digest}", doing, expected).status == 200
+        request = Request("HEAD", f"{self._root}/blobs/{digest}", doing, expected=expected)
+        return self._http.request(request).status == 200
 
     def get_blob(self, digest: str, most_bytes: int) -> bytes:
         """Fetches a small blob whole.
@@ -162,16 +160,17 @@ class Registry:
             UnexpectedReply: if it is longer, or is not what the digest says.
         """
         what = f"get `{self.repository}@{digest}`"
-        reply = self._http.request(self._request("GET", f"/blobs/{digest}", what), most_bytes)
+        request = Request("GET", f"{self._root}/blobs/{digest}", what)
+        reply = self._http.request(request, most_bytes)
         check_digest(digest, reply.data, what)
         return reply.data
 
     @contextlib.contextmanager
     def open_blob(self, digest: str, offset: int = 0) -> "Iterator[BaseHTTPResponse]":
         """Opens a blob for reading from ``offset`` on; reads raise ``Interrupted``."""
-        request = self._request(
+        request = Request(
             "GET",
-            f"/blobs/{digest}",
+            f"{self._root}/blobs/{digest}",
             f"get `{self.repository}@{digest}`",
             headers={"Range": f"bytes={offset}-"} if offset else {},
             expected=frozenset({200, 206}),
@@ -209,9 +208,7 @@ class Registry:
             location = self._start_upload(blob, doing, mount_from)
             if location is None:
                 return
-            upload = Upload(
-                blob, self._http, self._scopes, location, lambda: self.has_blob(blob.digest)
-            )
+            upload = Upload(blob, self._http, location, lambda: self.has_blob(blob.digest))
             try:
                 upload.run()
                 return
@@ -226,29 +223,13 @@ class Registry:
 
     def _start_upload(self, blob: Blob, doing: str, mount_from: str | None) -> str | None:
         """Where to upload to; ``None`` if the registry took the blob from the other repository."""
-        path = "/blobs/uploads/"
+        url = f"{self._root}/blobs/uploads/"
         if mount_from:
-            path += "?" + urllib.parse.urlencode({"mount": blob.digest, "from": mount_from})
-        reply = self._ask("POST", path, doing, frozenset({201, 202}))
+            url += "?" + urllib.parse.urlencode({"mount": blob.digest, "from": mount_from})
+        reply = self._http.request(Request("POST", url, doing, expected=frozenset({201, 202})))
         location = reply.headers.get("Location")
         if reply.status == 201:
             return None
         if not location:
-            raise UnexpectedReply(f"POST {self._root}{path}", "no Location")
+            raise UnexpectedReply(f"POST {url}", "no Location")
         return self._http.absolute(location, reply.url)
-
-    def _ask(self, method: str, path: str, doing: str, expected: frozenset[int]) -> "Reply":
-        return self._http.request(self._request(method, path, doing, expected=expected))
-
-    def _request(
-        self,
-        method: str,
-        path: str,
-        doing: str,
-        *,
-        headers: dict[str, str] | None = None,
-        body: bytes | None = None,
-        expected: frozenset[int] = frozenset({200}),
-    ) -> Request:
-        url = self._root + path if path.startswith("/") else path
-        return Request(method, url, doing, self._scopes, headers or {}, body, expected)

@@ -3,11 +3,15 @@
 import contextlib
 import os
 import re
+import socket
 import ssl
+import threading
 import urllib.parse
 import urllib.request
 import warnings
+import weakref
 from collections.abc import Mapping
+from typing import Any
 
 from urllib3 import HTTPConnectionPool, PoolManager, ProxyManager
 from urllib3.exceptions import InsecureRequestWarning, LocationValueError
@@ -35,14 +39,52 @@ def is_insecure(host: str, env: Mapping[str, str] = os.environ) -> bool:
     return host in named or name in named
 
 
-def open_pool(parts: urllib.parse.SplitResult) -> HTTPConnectionPool:
-    """Connections for a URL, through a proxy if the environment names one."""
+class Connections:
+    """Open connections to a registry and to what it leads to, for any number of threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pools: dict[tuple[str, str], HTTPConnectionPool] = {}
+        self._all: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    def pool(self, parts: urllib.parse.SplitResult) -> HTTPConnectionPool:
+        """Connections for a URL, through a proxy if the environment names one."""
+        key = (parts.scheme, parts.netloc)
+        with self._lock:
+            if key not in self._pools:
+                self._pools[key] = pool = _open_pool(parts)
+                pool.ConnectionCls = self._remembering(pool.ConnectionCls)
+            return self._pools[key]
+
+    def _remembering(self, make: Any) -> Any:
+        """A maker of connections for a pool, which itself knows the idle ones only."""
+
+        def remembered(*args: Any, **settings: Any) -> Any:
+            connection = make(*args, **settings)
+            self._all.add(connection)
+            return connection
+
+        return remembered
+
+    def break_all(self) -> None:
+        """Ends what any thread is sending or waiting for."""
+        for connection in [*self._all]:
+            with contextlib.suppress(OSError, AttributeError):  # closed, or not open yet
+                connection.sock.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Closes those that are idle."""
+        for pool in self._pools.values():
+            pool.close()
+
+
+def _open_pool(parts: urllib.parse.SplitResult) -> HTTPConnectionPool:
     host = parts.hostname or ""
     if parts.scheme == "http":
         return HTTPConnectionPool(host, parts.port, maxsize=_KEPT)
     proxy = urllib.request.getproxies().get("https")
-    through_proxy = proxy and not urllib.request.proxy_bypass(parts.netloc)
-    manager = _proxy_manager(proxy) if proxy and through_proxy else PoolManager()
+    direct = not proxy or urllib.request.proxy_bypass(parts.netloc)
+    manager = PoolManager() if direct else _proxy_manager(str(proxy))
     settings = {"ssl_context": _tls_context(parts.netloc), "maxsize": _KEPT}
     return manager.connection_from_host(host, parts.port, "https", settings)
 

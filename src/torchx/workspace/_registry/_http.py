@@ -16,13 +16,12 @@ import socket
 import ssl
 import threading
 import urllib.parse
-import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from http.client import responses
 from typing import Any, TypeVar
 
-from urllib3 import BaseHTTPResponse, HTTPConnectionPool, HTTPHeaderDict, Retry, Timeout
+from urllib3 import BaseHTTPResponse, HTTPHeaderDict, Retry, Timeout
 from urllib3.exceptions import (
     HTTPError,
     InvalidHeader,
@@ -35,8 +34,13 @@ from urllib3.exceptions import (
 from torchx._lazy_logger import get_logger
 from torchx.errors import BackendUnavailable, InvalidInput, TorchXError, UnexpectedReply
 from torchx.version import __version__
-from torchx.workspace._registry._auth import Credentials, find_credentials, parse_challenges
-from torchx.workspace._registry._connection import is_insecure, open_pool, untrusted
+from torchx.workspace._registry._auth import (
+    Credentials,
+    find_credentials,
+    parse_challenges,
+    token_request,
+)
+from torchx.workspace._registry._connection import Connections, is_insecure, untrusted
 from torchx.workspace._registry._request import BLOCK, Body, Interrupted, RefusedByRegistry, Request
 
 RETRIES = Retry(5, backoff_factor=0.5, backoff_jitter=0.25)
@@ -70,33 +74,29 @@ class Http:
     Args:
         host: as users name the registry.
         api_host: host and port that serve its API.
+        scopes: the rights to ask for.
         retries: how often a request is repeated, and the pauses.
     """
 
-    def __init__(self, host: str, api_host: str, retries: Retry | None = None) -> None:
+    def __init__(
+        self, host: str, api_host: str, scopes: Sequence[str], retries: Retry | None = None
+    ) -> None:
         self.host = host
         self.retries = RETRIES if retries is None else retries
         self._api_host = api_host
+        self._scopes = scopes
         self._scheme = "http" if is_insecure(host) else "https"
         self._credentials: Credentials | None = None
-        self._credentials_known = False
-        self._authorizations: dict[tuple[str, ...], str] = {}
-        self._lock = threading.Lock()
+        self._authorization: str | None = None
+        self._login = threading.Lock()
         self._aborted = threading.Event()
-        self._pools: dict[tuple[str, str], HTTPConnectionPool] = {}
-        self._connections: weakref.WeakSet[Any] = weakref.WeakSet()
-
-    def close(self) -> None:
-        """Closes all connections."""
-        for pool in self._pools.values():
-            pool.close()
+        self._connections = Connections()
+        self.close = self._connections.close
 
     def abort(self) -> None:
         """Ends what other threads are doing; they can only clean up from now on."""
         self._aborted.set()
-        for connection in [*self._connections]:
-            with contextlib.suppress(OSError, AttributeError):  # closed, or not open yet
-                connection.sock.shutdown(socket.SHUT_RDWR)
+        self._connections.break_all()
 
     def absolute(self, url: str, base: str = "") -> str:
         """The URL for a path of the registry, or for a ``Location`` it gave.
@@ -188,18 +188,23 @@ class Http:
 
     def with_auth(self, request: Request) -> BaseHTTPResponse:
         """Sends a request, and once more with a log-in if the registry asks for one."""
-        response = self.follow_redirects(request)
-        if response.status == 401 and 401 not in request.expected:
-            self._log_in(request, _read_error(response))
-            response = self.follow_redirects(request)
-        return response
+        if 401 in request.expected:
+            return self.follow_redirects(request, None)
+        used = self._authorization
+        response = self.follow_redirects(request, used)
+        if response.status != 401:
+            return response
+        refusal = _read_error(response)
+        with self._login:  # one thread for all
+            if self._authorization == used:
+                self._authorization = self._log_in(request, refusal)
+        return self.follow_redirects(request, self._authorization)
 
-    def follow_redirects(self, request: Request) -> BaseHTTPResponse:
+    def follow_redirects(self, request: Request, authorization: str | None) -> BaseHTTPResponse:
         """Sends a request to where it leads in the end; only the registry gets the log-in."""
         url = self.absolute(request.url)
         for _ in range(_MAX_REDIRECTS + 1):
             headers = dict(request.headers)
-            authorization = self._authorizations.get(request.scopes)
             if authorization and urllib.parse.urlsplit(url).netloc == self._api_host:
                 headers["Authorization"] = authorization
             response = self.send_once(request.method, url, headers, request.body)
@@ -224,7 +229,7 @@ class Http:
         sent = {"User-Agent": f"torchx/{__version__}", "Accept-Encoding": "identity", **headers}
         if isinstance(body, Body):
             sent["Content-Length"] = str(body.length)
-        response = self._pool(parts).urlopen(
+        response = self._connections.pool(parts).urlopen(
             method,
             urllib.parse.urlunsplit(("", "", parts.path or "/", parts.query, "")),
             body=body,
@@ -237,22 +242,6 @@ class Http:
         )
         response.url = url
         return response
-
-    def _pool(self, parts: urllib.parse.SplitResult) -> HTTPConnectionPool:
-        key = (parts.scheme, parts.netloc)
-        with self._lock:
-            if key not in self._pools:
-                pool = open_pool(parts)
-                make = pool.ConnectionCls
-
-                def remembered(*args: Any, **settings: Any) -> Any:
-                    connection = make(*args, **settings)
-                    self._connections.add(connection)
-                    return connection
-
-                pool.ConnectionCls = remembered  # type: ignore[assignment]  # for `abort`
-                self._pools[key] = pool
-            return self._pools[key]
 
     def _failure(self, err: HTTPError) -> Exception:
         """Our error for one of urllib3."""
@@ -271,70 +260,32 @@ class Http:
             " the proxy"
         )
 
-    def _log_in(self, request: Request, reply: Reply) -> None:
-        """Gets what the registry's answer 401 asks for."""
-        challenges = [
-            challenge
-            for header in reply.headers.getlist("WWW-Authenticate")
-            for challenge in parse_challenges(header)
-        ]
-        credentials = self._find_credentials()
-        for challenge in challenges:
-            if challenge.scheme == "bearer" and "realm" in challenge.params:
-                token = self._fetch_token(challenge.params, request, credentials)
-                self._authorizations[request.scopes] = f"Bearer {token}"
-                return
-            if challenge.scheme == "basic" and credentials and credentials.password:
-                self._authorizations[request.scopes] = credentials.basic()
-                return
-        raise self._refused(request, reply)
+    def _log_in(self, request: Request, refusal: Reply) -> str:
+        """The header ``Authorization`` that the registry's answer 401 asks for."""
+        self._credentials = credentials = find_credentials(self.host)
+        for header in refusal.headers.getlist("WWW-Authenticate"):
+            for challenge in parse_challenges(header):
+                if challenge.scheme == "bearer" and "realm" in challenge.params:
+                    return f"Bearer {self._fetch_token(challenge.params, credentials)}"
+                if challenge.scheme == "basic" and credentials and credentials.password:
+                    return credentials.basic()
+        raise self._refused(request, refusal)
 
-    def _find_credentials(self) -> Credentials | None:
-        with self._lock:
-            if not self._credentials_known:
-                self._credentials = find_credentials(self.host)
-                self._credentials_known = True
-            return self._credentials
-
-    def _fetch_token(
-        self, params: Mapping[str, str], request: Request, credentials: Credentials | None
-    ) -> str:
-        """Asks the token server that the registry named; https://distribution.github.io."""
+    def _fetch_token(self, params: Mapping[str, str], credentials: Credentials | None) -> str:
         realm = self.absolute(params["realm"])
-        parts = urllib.parse.urlsplit(realm)
-        if credentials and parts.scheme != "https" and not is_insecure(parts.netloc):
+        server = urllib.parse.urlsplit(realm).netloc
+        if credentials and realm.startswith("http:") and not is_insecure(server):
             msg = f"registry `{self.host}` wants the password sent to `{realm}`, not encrypted"
             raise InvalidInput(msg)
-        query = [("service", params["service"])] if "service" in params else []
-        method, headers, form = "GET", {}, None
-        if credentials and credentials.identity_token:
-            query += [
-                ("grant_type", "refresh_token"),
-                ("client_id", "torchx"),
-                ("refresh_token", credentials.identity_token),
-                ("scope", " ".join(request.scopes)),
-            ]
-            method, form = "POST", urllib.parse.urlencode(query).encode()
-            headers["Content-Type"] = "application/x-www-form-urlencoded"
-        else:
-            query += [("scope", scope) for scope in request.scopes]
-            if credentials:
-                query.append(("account", credentials.username))
-                headers["Authorization"] = credentials.basic()
-            joined = "&".join(filter(None, [parts.query, urllib.parse.urlencode(query)]))
-            realm = urllib.parse.urlunsplit(parts._replace(query=joined))
-        # its own refusal is not a reason to ask for a token
-        expected = frozenset({200, 400, 401, 403, 404})
-        reply = self.request(
-            Request(method, realm, "log in", headers=headers, body=form, expected=expected)
-        )
+        request = token_request(realm, params.get("service"), self._scopes, credentials)
+        reply = self.request(request)
         if reply.status != 200:
             raise self._refused(request, reply)
         try:
             answer = json.loads(reply.data)
             return str(answer.get("token") or answer["access_token"])
         except (ValueError, KeyError, AttributeError):
-            raise UnexpectedReply(f"token server {parts.netloc}", "no token") from None
+            raise UnexpectedReply(f"token server {server}", "no token") from None
 
     def _refused(self, request: Request, reply: Reply) -> TorchXError | Interrupted:
         """The error for an unexpected status, in the registry's own words."""

@@ -52,7 +52,6 @@ class Request:
     url: str
     doing: str
     """For messages: `upload …`."""
-    scopes: tuple[str, ...] = ()
     headers: Mapping[str, str] = field(default_factory=dict)
     body: Body | bytes | None = None
     expected: frozenset[int] = frozenset({200})

@@ -40,13 +40,11 @@ class Upload:
         self,
         blob: Blob,
         http: "Http",
-        scopes: tuple[str, ...],
         location: str,
         arrived: Callable[[], bool],
     ) -> None:
         self._blob = blob
         self._http = http
-        self._scopes = scopes
         self._location = location
         self._arrived = arrived
         self._doing = f"upload the layer `{blob.digest}`"
@@ -73,7 +71,8 @@ class Upload:
 
     def abandon(self) -> None:
         """Tells the registry that no more will come; it would keep what it has for days."""
-        request = self._request("DELETE", frozenset({200, 202, 204, 404}))
+        expected = frozenset({200, 202, 204, 404})
+        request = Request("DELETE", self._location, self._doing, expected=expected)
         for _ in range(2):  # the first may meet a connection that is being ended
             with contextlib.suppress(Interrupted, TorchXError):
                 self._http.request_once(request)
@@ -86,7 +85,8 @@ class Upload:
         if start or end < size:
             headers["Content-Range"] = f"{start}-{end - 1}"
         body = Body(end - start, lambda: self._blocks(start, end))
-        request = self._request("PATCH", frozenset({200, 201, 202, 204, 416}), headers, body)
+        expected = frozenset({200, 201, 202, 204, 416})
+        request = Request("PATCH", self._location, self._doing, headers, body, expected)
         reply = self._http.request_once(request)
         if reply.status == 416:
             self._ask_offset()
@@ -122,7 +122,8 @@ class Upload:
         Raises:
             UploadLost: if it has forgotten the upload.
         """
-        request = self._request("GET", frozenset({200, 202, 204, 400, 404, 405, 416}))
+        expected = frozenset({200, 202, 204, 400, 404, 405, 416})
+        request = Request("GET", self._location, self._doing, expected=expected)
         reply = self._http.request(request)
         if reply.status >= 400:
             raise UploadLost(f"the registry cannot tell how much it has ({reply.status})")
@@ -137,7 +138,8 @@ class Upload:
         while True:
             joint = "&" if urllib.parse.urlsplit(self._location).query else "?"
             url = f"{self._location}{joint}digest={urllib.parse.quote(self._blob.digest)}"
-            request = self._request("PUT", frozenset({200, 201, 204}), headers, body, url)
+            expected = frozenset({200, 201, 204})
+            request = Request("PUT", url, self._doing, headers, body, expected)
             try:
                 self._http.request_once(request)
                 return
@@ -162,24 +164,6 @@ class Upload:
         location = reply.headers.get("Location")
         if location:
             self._location = self._http.absolute(location, reply.url)
-
-    def _request(
-        self,
-        method: str,
-        expected: frozenset[int],
-        headers: dict[str, str] | None = None,
-        body: Body | None = None,
-        url: str = "",
-    ) -> Request:
-        return Request(
-            method,
-            url or self._location,
-            self._doing,
-            self._scopes,
-            headers or {},
-            body,
-            expected,
-        )
 
 
 def received_bytes(reply: "Reply") -> int | None:
