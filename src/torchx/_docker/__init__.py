@@ -6,16 +6,12 @@ Nothing of Docker's SDK is imported with this package; that happens when a conne
 from torchx._docker._calls import image_record, in_parallel, pull, with_retries
 from torchx._docker._connection import connect, probe_socket
 from torchx._docker._errors import (
-    DockerNotInstalled,
-    DockerRefused,
     docker_host,
     translate_errors,
     unavailable,
 )
 
 __all__ = [
-    "DockerNotInstalled",
-    "DockerRefused",
     "connect",
     "docker_host",
     "image_record",

@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, TextIO, TypeVar
 
 from torchx._docker import _transfers
-from torchx._docker._errors import DockerRefused, translate_errors
-from torchx.errors import BackendUnavailable
+from torchx._docker._errors import translate_errors
+from torchx.errors import BackendUnavailable, DockerRefused, TransferFailed
 
 WORKERS = 10
 """Calls at a time: more make neither dockerd faster nor fit the SDK's pool of connections."""
@@ -88,5 +88,5 @@ def pull(client: Any, image: str, progress: TextIO | None) -> None:
         events = client.api.pull(repository, tag=tag or "latest", stream=True, decode=True)
         try:
             _transfers.show(events, progress or _transfers.silent(), "pull")
-        except _transfers.TransferFailed as err:
+        except TransferFailed as err:
             raise DockerRefused(f"Docker cannot pull image `{image}`: {err}") from None

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from torchx._docker._errors import DockerNotInstalled, docker_host, unavailable
+from torchx._docker._errors import docker_host, unavailable
+from torchx.errors import DockerNotInstalled
 
 _POOL_CONNECTIONS = 64
 """Many, as each log that is followed holds one."""
@@ -20,8 +21,8 @@ def connect() -> Any:
     except ModuleNotFoundError as err:
         if err.name != "docker":
             raise
-        msg = "Docker's Python package is missing, install it with: pip install 'torchx[docker]'"
-        raise DockerNotInstalled(msg, name="docker") from None
+        msg = "Docker's Python package is missing"
+        raise DockerNotInstalled(msg, name="docker", extra="docker") from None
     try:
         probe_socket()
         return docker.from_env(max_pool_size=_POOL_CONNECTIONS)

@@ -4,23 +4,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from torchx.errors import BackendUnavailable, TorchXError
-
-
-class DockerNotInstalled(TorchXError, ModuleNotFoundError):
-    """The Python package ``docker`` is missing."""
-
-
-class DockerRefused(TorchXError, RuntimeError):
-    """The daemon answered with an error.
-
-    Args:
-        status: HTTP status; 0 for an error in the middle of a transfer.
-    """
-
-    def __init__(self, message: str, status: int = 0) -> None:
-        super().__init__(message)
-        self.status = status
+from torchx.errors import BackendUnavailable, DockerRefused, TorchXError
 
 
 def docker_host() -> str:

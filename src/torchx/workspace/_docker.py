@@ -7,22 +7,20 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from torchx._docker import (
+from torchx._docker import docker_host, image_record, probe_socket, pull, translate_errors
+from torchx._docker._transfers import show, silent
+from torchx._startup.lazy_logger import get_logger
+from torchx.errors import (
+    BackendUnavailable,
     DockerRefused,
-    docker_host,
-    image_record,
-    probe_socket,
-    pull,
-    translate_errors,
+    InvalidInput,
+    TransferFailed,
+    UnexpectedReply,
 )
-from torchx._docker._transfers import TransferFailed, show, silent
-from torchx._lazy_logger import get_logger
-from torchx.errors import BackendUnavailable, InvalidInput, UnexpectedReply
 from torchx.workspace._tar import TarStream
 
-__all__ = ["build", "docker_host", "find_or_pull", "image_id", "knock", "push"]
-
-knock = probe_socket  # the scheduler takes this and `docker_host` from here
+# the scheduler takes `docker_host` and `probe_socket` from here
+__all__ = ["build", "docker_host", "find_or_pull", "image_id", "probe_socket", "push"]
 
 logger = get_logger("torchx.workspace.docker_workspace")
 

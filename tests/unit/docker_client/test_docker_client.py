@@ -12,7 +12,7 @@ pytest.importorskip("docker", reason="needs the Python package docker")
 
 from tests.unit.schedulers.docker.fake_daemon import FakeDaemon
 from torchx import _docker
-from torchx.errors import BackendUnavailable
+from torchx.errors import BackendUnavailable, DockerNotInstalled, DockerRefused
 
 IMAGE = ("GET", "/images")
 PULL = ("POST", "/images/create")
@@ -66,7 +66,7 @@ def test_who_may_not_use_the_socket_is_told_what_to_do():
 
 def test_without_the_sdk_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "docker", None)
-    with pytest.raises(_docker.DockerNotInstalled, match=r"pip install 'torchx\[docker\]'") as e:
+    with pytest.raises(DockerNotInstalled, match=r"pip install 'torchx\[docker\]'") as e:
         _docker.connect()
     assert isinstance(e.value, ModuleNotFoundError)
 
@@ -82,8 +82,8 @@ def test_a_call_is_repeated_after_a_broken_connection(connected):
     ("answer", "kind", "calls"),
     [
         (None, BackendUnavailable, 3),
-        ((503, {"message": "starting"}), _docker.DockerRefused, 3),
-        ((500, {"message": "disk is full"}), _docker.DockerRefused, 1),
+        ((503, {"message": "starting"}), DockerRefused, 3),
+        ((500, {"message": "disk is full"}), DockerRefused, 1),
     ],
 )
 def test_what_stays_wrong_is_raised(connected, answer, kind, calls):
@@ -101,7 +101,7 @@ def test_an_image_that_is_not_there_or_cannot_be_has_no_record(connected, status
 
 def test_a_refusal_keeps_its_status(connected):
     client, _ = connected({PULL: (403, {"message": "denied"})})
-    with pytest.raises(_docker.DockerRefused, match="Docker cannot pull image `a:1`: ") as caught:
+    with pytest.raises(DockerRefused, match="Docker cannot pull image `a:1`: ") as caught:
         _docker.pull(client, "a:1", None)
     assert caught.value.status == 403
 
@@ -110,7 +110,7 @@ def test_a_pull_may_show_its_progress_and_fail_in_the_middle(connected):
     lines = (b'{"status": "Pulling", "id": "l"}\r\n', b'{"error": "manifest unknown"}\r\n')
     client, _ = connected({PULL: (200, lines)})
     shown = io.StringIO()
-    with pytest.raises(_docker.DockerRefused, match="cannot pull image `a`: manifest unknown"):
+    with pytest.raises(DockerRefused, match="cannot pull image `a`: manifest unknown"):
         _docker.pull(client, "a", shown)
     assert shown.getvalue() == "docker pull l: Pulling\n"
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from torchx.errors import InvalidInput, UnexpectedReply, UnsupportedRequest
+from torchx.errors import InvalidInput, RefusedByRegistry, UnexpectedReply, UnsupportedRequest
 from torchx.workspace._registry._blobs import has_digest
 from torchx.workspace._registry._cache import Cache
 from torchx.workspace._registry._client import (
@@ -20,7 +20,6 @@ from torchx.workspace._registry._client import (
     Registry,
 )
 from torchx.workspace._registry._reference import Reference, is_digest
-from torchx.workspace._registry._request import RefusedByRegistry
 
 if TYPE_CHECKING:
     from urllib3 import Retry

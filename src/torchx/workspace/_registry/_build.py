@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any
 
-from torchx._lazy_logger import get_logger
-from torchx.errors import BackendUnavailable, InvalidInput
+from torchx._startup.lazy_logger import get_logger
+from torchx.errors import BackendUnavailable, InvalidInput, RefusedByRegistry
 from torchx.specs.api import Workspace
 from torchx.version import __version__
 from torchx.workspace._errors import LEAVE_OUT
@@ -29,7 +29,6 @@ from torchx.workspace._registry._client import OCI_MANIFEST, Manifest, Registry
 from torchx.workspace._registry._layer import Layer, make_layer
 from torchx.workspace._registry._plan import Plan, forget_plan, keep_plan
 from torchx.workspace._registry._reference import parse_reference, parse_repository
-from torchx.workspace._registry._request import RefusedByRegistry
 from torchx.workspace._tree import Entry, size_text
 
 if TYPE_CHECKING:

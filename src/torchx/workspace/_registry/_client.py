@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
 
-from torchx._lazy_logger import get_logger
-from torchx.errors import BackendUnavailable, TorchXError, UnexpectedReply
+from torchx._startup.lazy_logger import get_logger
+from torchx.errors import BackendUnavailable, NotInstalled, UnexpectedReply
 from torchx.workspace._registry._blobs import Blob, check_digest, digest_of
 from torchx.workspace._registry._reference import Repository
 from torchx.workspace._registry._request import BLOCK, Interrupted, Request
@@ -45,21 +45,14 @@ class Manifest:
         return digest_of(self.data)
 
 
-class Urllib3NotInstalled(TorchXError, ModuleNotFoundError):
-    """The Python package ``urllib3`` is missing, or is too old."""
-
-
 def _http(repository: Repository, scopes: Sequence[str], retries: "Retry | None") -> "Http":
     try:
         from torchx.workspace._registry._http import Http
     except ImportError as err:  # `ModuleNotFoundError`, or a name that version 1 does not have
         if (err.name or "").partition(".")[0] != "urllib3":
             raise
-        msg = (
-            "images without a daemon need urllib3 2 or newer, install it with: "
-            "pip install 'torchx[registry]'"
-        )
-        raise Urllib3NotInstalled(msg, name="urllib3") from None
+        msg = "images without a daemon need urllib3 2 or newer"
+        raise NotInstalled(msg, name="urllib3", extra="registry") from None
     return Http(repository.host, repository.api_host, scopes, retries)
 
 

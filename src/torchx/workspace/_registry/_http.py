@@ -31,8 +31,14 @@ from urllib3.exceptions import (
     ProxyError,
 )
 
-from torchx._lazy_logger import get_logger
-from torchx.errors import BackendUnavailable, InvalidInput, TorchXError, UnexpectedReply
+from torchx._startup.lazy_logger import get_logger
+from torchx.errors import (
+    BackendUnavailable,
+    InvalidInput,
+    RefusedByRegistry,
+    TorchXError,
+    UnexpectedReply,
+)
 from torchx.version import __version__
 from torchx.workspace._registry._auth import (
     Credentials,
@@ -41,7 +47,7 @@ from torchx.workspace._registry._auth import (
     token_request,
 )
 from torchx.workspace._registry._connection import Connections, is_insecure, untrusted
-from torchx.workspace._registry._request import BLOCK, Body, Interrupted, RefusedByRegistry, Request
+from torchx.workspace._registry._request import BLOCK, Body, Interrupted, Request
 
 RETRIES = Retry(5, backoff_factor=0.5, backoff_jitter=0.25)
 

@@ -3,8 +3,6 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from torchx.errors import InvalidInput
-
 BLOCK = 1 << 18
 """Bytes that are read or sent at once."""
 
@@ -19,18 +17,6 @@ class Interrupted(Exception):
     def __init__(self, reason: str, asked_s: float | None = None) -> None:
         super().__init__(reason)
         self.asked_s = asked_s
-
-
-class RefusedByRegistry(InvalidInput):
-    """The registry does not do what was asked for.
-
-    Args:
-        status: its HTTP status.
-    """
-
-    def __init__(self, message: str, status: int) -> None:
-        super().__init__(message)
-        self.status = status
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ import urllib.parse
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from torchx._lazy_logger import get_logger
-from torchx.errors import TorchXError
+from torchx._startup.lazy_logger import get_logger
+from torchx.errors import RefusedByRegistry, TorchXError
 from torchx.workspace._registry._blobs import Blob
-from torchx.workspace._registry._request import Body, Interrupted, RefusedByRegistry, Request
+from torchx.workspace._registry._request import Body, Interrupted, Request
 
 if TYPE_CHECKING:
     from torchx.workspace._registry._http import Http, Reply
