@@ -5,11 +5,7 @@ Nothing of Docker's SDK is imported with this package; that happens when a conne
 
 from torchx._docker._calls import image_record, in_parallel, pull, with_retries
 from torchx._docker._connection import connect, probe_socket
-from torchx._docker._errors import (
-    docker_host,
-    translate_errors,
-    unavailable,
-)
+from torchx._docker._errors import docker_host, translate_errors, unavailable
 
 __all__ = [
     "connect",
