@@ -3,12 +3,12 @@
 import functools
 import re
 import sys
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from torchx._docker import docker_host, image_record, probe_socket, pull, translate_errors
 from torchx._docker._transfers import show, silent
+from torchx._retry import with_retries
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import (
     BackendUnavailable,
@@ -181,20 +181,21 @@ def push(client: Any, image: str, repository: str, tag: str, *, quiet: bool = Fa
         if err.status != 404:
             raise
         raise InvalidInput(f"{err}; build it again") from None
-    for pause_s in (*_PUSH_PAUSES_S, None):
-        try:
-            return _push_once(client, repository, tag, quiet)
-        except BackendUnavailable as err:
-            if pause_s is None:
-                raise
+
+    def transient(err: Exception) -> bool:
+        known = isinstance(err, (DockerRefused, BackendUnavailable))
+        passing = known and not _PERMANENT.search(str(err))
+        if passing:
             logger.warning("cannot push `%s`, trying again: %s", name, err)
-        except DockerRefused as err:
-            if pause_s is None or _PERMANENT.search(str(err)):
-                msg = f"cannot push `{name}`: {err}{_advice(str(err))}"
-                raise TransferFailed(msg, err.status) from err
-            logger.warning("cannot push `%s`, trying again: %s", name, err)
-        time.sleep(pause_s)
-    raise AssertionError  # the last round returns or raises
+        return passing
+
+    try:
+        return with_retries(
+            lambda: _push_once(client, repository, tag, quiet), _PUSH_PAUSES_S, transient
+        )
+    except DockerRefused as err:
+        msg = f"cannot push `{name}`: {err}{_advice(str(err))}"
+        raise TransferFailed(msg, err.status) from err
 
 
 def _push_once(client: Any, repository: str, tag: str, quiet: bool) -> str | None:
