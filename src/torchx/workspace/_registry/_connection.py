@@ -3,13 +3,10 @@
 import contextlib
 import os
 import re
-import socket
 import ssl
-import threading
 import urllib.parse
 import urllib.request
 import warnings
-import weakref
 from collections.abc import Mapping
 from typing import Any
 
@@ -39,54 +36,31 @@ def is_insecure(host: str, env: Mapping[str, str] = os.environ) -> bool:
     return host in named or name in named
 
 
-class Connections:
-    """Open connections to a registry and to what it leads to, for any number of threads."""
+def open_pool(made: list[Any], scheme: str, netloc: str) -> HTTPConnectionPool:
+    """Connections to a host, through a proxy if the environment names one.
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._pools: dict[tuple[str, str], HTTPConnectionPool] = {}
-        self._all: weakref.WeakSet[Any] = weakref.WeakSet()
+    Args:
+        made: gets each connection; the pool itself knows only those that are idle.
+    """
+    to = urllib.parse.urlsplit(f"{scheme}://{netloc}")
+    host = to.hostname or ""
+    if scheme == "http":
+        pool = HTTPConnectionPool(host, to.port, maxsize=_KEPT)
+    else:
+        proxy = urllib.request.getproxies().get("https")
+        direct = not proxy or urllib.request.proxy_bypass(netloc)
+        manager = PoolManager() if direct else _proxy_manager(str(proxy))
+        settings = {"ssl_context": _tls_context(netloc), "maxsize": _KEPT}
+        pool = manager.connection_from_host(host, to.port, scheme, settings)
+    make: Any = pool.ConnectionCls
 
-    def pool(self, parts: urllib.parse.SplitResult) -> HTTPConnectionPool:
-        """Connections for a URL, through a proxy if the environment names one."""
-        key = (parts.scheme, parts.netloc)
-        with self._lock:
-            if key not in self._pools:
-                self._pools[key] = pool = _open_pool(parts)
-                pool.ConnectionCls = self._remembering(pool.ConnectionCls)
-            return self._pools[key]
+    def remembered(*args: Any, **settings: Any) -> Any:
+        connection = make(*args, **settings)
+        made.append(connection)
+        return connection
 
-    def _remembering(self, make: Any) -> Any:
-        """A maker of connections for a pool, which itself knows the idle ones only."""
-
-        def remembered(*args: Any, **settings: Any) -> Any:
-            connection = make(*args, **settings)
-            self._all.add(connection)
-            return connection
-
-        return remembered
-
-    def break_all(self) -> None:
-        """Ends what any thread is sending or waiting for."""
-        for connection in [*self._all]:
-            with contextlib.suppress(OSError, AttributeError):  # closed, or not open yet
-                connection.sock.shutdown(socket.SHUT_RDWR)
-
-    def close(self) -> None:
-        """Closes those that are idle."""
-        for pool in self._pools.values():
-            pool.close()
-
-
-def _open_pool(parts: urllib.parse.SplitResult) -> HTTPConnectionPool:
-    host = parts.hostname or ""
-    if parts.scheme == "http":
-        return HTTPConnectionPool(host, parts.port, maxsize=_KEPT)
-    proxy = urllib.request.getproxies().get("https")
-    direct = not proxy or urllib.request.proxy_bypass(parts.netloc)
-    manager = PoolManager() if direct else _proxy_manager(str(proxy))
-    settings = {"ssl_context": _tls_context(parts.netloc), "maxsize": _KEPT}
-    return manager.connection_from_host(host, parts.port, "https", settings)
+    pool.ConnectionCls = remembered  # type: ignore[assignment]  # it makes what the class does
+    return pool
 
 
 def untrusted(host: str, err: ssl.SSLCertVerificationError) -> str:

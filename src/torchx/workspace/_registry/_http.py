@@ -1,16 +1,18 @@
 """HTTP to one registry: log-in, redirects and retries.
 
-Connections, TLS, proxies and reading and sending are urllib3's. Three things are not:
+Connections, TLS, proxies, sending, reading and the length of pauses are urllib3's. What is not:
 
-* Redirects, as urllib3 decides by the name of the host alone: here the log-in goes to the registry
-  only, each host has the certificates that Docker has for it, and none leads out of TLS.
-* The loop of retries, though ``urllib3.Retry`` says how long the pauses are: an upload goes on
-  where the registry says it stopped, a read that breaks in the middle is begun again, and a
-  registry that asks for more patience than a user has is not waited for.
-* The log-in, of which urllib3 knows nothing.
+* Redirects: ``PoolManager`` drops the log-in where a registry behind a proxy names itself by the
+  other scheme, follows from TLS to plain HTTP, and has one set of certificates for all hosts.
+* The loop of retries: ``Retry`` sends a request again from its beginning. Of a layer of 1 GB that
+  breaks after 900 MB, ``Upload`` sends 100 MB more; of a body that is read in parts, ``Retry``
+  does not see that it breaks; and it waits for as long as it is asked to, or ends the pause early
+  and asks again too soon, where a user is told at once.
+* The log-in, which urllib3 has nothing for.
 """
 
 import contextlib
+import functools
 import json
 import socket
 import ssl
@@ -46,7 +48,7 @@ from torchx.workspace._registry._auth import (
     parse_challenges,
     token_request,
 )
-from torchx.workspace._registry._connection import Connections, is_insecure, untrusted
+from torchx.workspace._registry._connection import is_insecure, open_pool, untrusted
 from torchx.workspace._registry._request import BLOCK, Body, Interrupted, Request
 
 RETRIES = Retry(5, backoff_factor=0.5, backoff_jitter=0.25)
@@ -96,13 +98,20 @@ class Http:
         self._authorization: str | None = None
         self._login = threading.Lock()
         self._aborted = threading.Event()
-        self._connections = Connections()
-        self.close = self._connections.close
+        self._connections: list[Any] = []
+        self._pool = functools.cache(functools.partial(open_pool, self._connections))
+
+    def close(self) -> None:
+        """Closes all connections."""
+        for connection in self._connections:
+            connection.close()
 
     def abort(self) -> None:
         """Ends what other threads are doing; they can only clean up from now on."""
         self._aborted.set()
-        self._connections.break_all()
+        for connection in [*self._connections]:
+            with contextlib.suppress(OSError, AttributeError):  # closed, or not open yet
+                connection.sock.shutdown(socket.SHUT_RDWR)
 
     def absolute(self, url: str, base: str = "") -> str:
         """The URL for a path of the registry, or for a ``Location`` it gave.
@@ -235,7 +244,7 @@ class Http:
         sent = {"User-Agent": f"torchx/{__version__}", "Accept-Encoding": "identity", **headers}
         if isinstance(body, Body):
             sent["Content-Length"] = str(body.length)
-        response = self._connections.pool(parts).urlopen(
+        response = self._pool(parts.scheme, parts.netloc).urlopen(
             method,
             urllib.parse.urlunsplit(("", "", parts.path or "/", parts.query, "")),
             body=body,
