@@ -11,7 +11,6 @@ from torchx._filesystem import filesystem
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import InvalidInput, TorchXError, UnwritableDirectory, WorkspaceNotFound
 from torchx.specs.api import Workspace
-from torchx.workspace import _ext4
 from torchx.workspace._tree import (
     Entry,
     is_local,
@@ -46,8 +45,8 @@ def copy(entries: Sequence[Entry], outdir: str) -> None:
         InvalidInput: if a file goes where a folder is.
     """
     try:
-        crowded = _make_root(entries, outdir)
-        target = _Target(os.path.join(outdir, ""), crowded, _umask())
+        os.makedirs(outdir, exist_ok=True)
+        target = _Target(os.path.join(outdir, ""), _umask())
         _copy_in_tasks([e for e in entries if e.kind != "link"], target)
         for entry in entries:
             if entry.kind == "link":
@@ -136,18 +135,7 @@ def _file_behind(link: Entry, files: dict[str, Entry]) -> Entry | None:
     return found if found is not None and found.kind == "file" else None
 
 
-def _make_root(entries: Sequence[Entry], path: str) -> set[str]:
-    """Makes the directory; gives the folders in it from which others should lie apart."""
-    exists = os.path.isdir(path)
-    os.makedirs(path, exist_ok=True)
-    crowded = _ext4.crowded(entries) if _ext4.has_no_journal(path) else set()
-    if "" in crowded and not exists:
-        _ext4.spread(path)
-    return crowded
-
-
-def _make_folder(path: str) -> bool:
-    """Whether it was made, as there was none."""
+def _make_folder(path: str) -> None:
     try:
         os.mkdir(path)
     except FileExistsError:
@@ -158,8 +146,6 @@ def _make_folder(path: str) -> bool:
             raise _in_the_way(path, "a file", "a folder") from None
         elif not os.access(path, os.W_OK | os.X_OK):
             os.chmod(path, 0o700)  # a copy of a folder that must not be written to
-        return False
-    return True
 
 
 def _make_link(entry: Entry, path: str) -> None:
@@ -174,21 +160,14 @@ def _make_link(entry: Entry, path: str) -> None:
 
 
 class _Target(NamedTuple):
-    """Where entries are copied to."""
+    """A directory that entries are copied to."""
 
     prefix: str
-    """The directory, with a slash at its end."""
-    crowded: set[str]
-    """Folders from which those in them should lie apart on the disk."""
+    """Its path, with a slash at the end."""
     umask: int
 
     def path(self, entry: str) -> str:
         return self.prefix + entry
-
-    def make_folder(self, entry: str) -> None:
-        path = self.path(entry)
-        if _make_folder(path) and entry in self.crowded:
-            _ext4.spread(path)
 
 
 def _copy_in_tasks(entries: Sequence[Entry], target: _Target) -> None:
@@ -226,7 +205,7 @@ def _make_shared_folders(tasks: Sequence[Sequence[Entry]], target: _Target) -> N
                 for path in _with_parents(folder):
                     if path in waiting:
                         waiting.remove(path)
-                        target.make_folder(path)
+                        _make_folder(target.path(path))
             if entry.kind == "dir":
                 there.add(entry.path)
 
@@ -250,7 +229,7 @@ def _copy_some(entries: Sequence[Entry], target: _Target) -> None:
     for entry in entries:
         try:
             if entry.kind == "dir":
-                target.make_folder(entry.path)
+                _make_folder(target.path(entry.path))
             else:
                 _copy_file(entry, target.path(entry.path), target.umask)
         except TorchXError:

@@ -605,7 +605,7 @@ def test_folders_are_there_whichever_thread_is_first(tmp_path: Path):
         (source / name).write_text(name)
     entries = scan(str(source))
     tasks = [entries[i : i + 4] for i in range(0, len(entries), 4)]
-    target = _Target(f"{out}/", set(), 0)
+    target = _Target(f"{out}/", 0)
     out.mkdir()
     _copy_some(tasks[0], target)
     _make_shared_folders(tasks, target)
