@@ -2,9 +2,9 @@
 
 from urllib3 import Retry
 
+from torchx._projects.tree import scan
 from torchx.specs.api import Workspace
 from torchx.workspace._registry._build import find_base, plan_image, push_image
-from torchx.workspace._tree import scan
 
 
 def append_workspace(

@@ -16,12 +16,13 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
 from torchx._files import exclusive_lock, replace_file
+from torchx._home import TORCHX_HOME, home_dir
+from torchx._projects.copy import copy
+from torchx._projects.entry import Entry, announce
+from torchx._projects.tree import scan, scan_all
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import DirectoryTaken, InvalidInput, WorkspaceNotFound
-from torchx.specs._home import TORCHX_HOME, home_dir
 from torchx.specs.api import Workspace
-from torchx.workspace._copy import copy
-from torchx.workspace._tree import Entry, announce, scan, scan_all
 
 logger = get_logger(__name__)
 

@@ -5,9 +5,9 @@ import os
 import struct
 from collections.abc import Generator, Iterator, Sequence
 
+from torchx._projects.entry import Entry, open_entry, read_small
+from torchx._projects.messages import LEAVE_OUT
 from torchx.errors import TorchXError, UnreadableWorkspace
-from torchx.workspace._errors import LEAVE_OUT
-from torchx.workspace._tree import Entry, open_entry, read_small
 
 CHUNK_BYTES = 1 << 20
 _BLOCK = 512

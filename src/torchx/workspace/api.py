@@ -212,7 +212,7 @@ def walk_workspace(
     Raises:
         InvalidInput: if the ignore file has a malformed pattern.
     """
-    from torchx.workspace._listing import walk
+    from torchx._projects.listing import walk
 
     return walk(fs, path, ignore_name)
 

@@ -5,11 +5,12 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any, TextIO
 
+from torchx._projects.entry import Entry, announce
+from torchx._projects.tree import scan
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import BackendUnavailable, InvalidInput, TorchXError, UnsupportedRequest
 from torchx.specs.api import AppDef, CfgVal, Role, Workspace, runopts
 from torchx.version import __version__
-from torchx.workspace._tree import Entry, announce, scan
 from torchx.workspace.api import WorkspaceMixin
 
 if TYPE_CHECKING:

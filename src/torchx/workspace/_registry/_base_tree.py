@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
+from torchx._projects.entry import size_text
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import UnexpectedReply, UnsupportedRequest
 from torchx.workspace._registry._base import BaseImage
 from torchx.workspace._registry._cache import Cache
 from torchx.workspace._registry._client import Registry
-from torchx.workspace._tree import size_text
 
 if TYPE_CHECKING:
     from urllib3 import Retry

@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any
 
+from torchx._projects.entry import Entry, size_text
+from torchx._projects.messages import LEAVE_OUT
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import BackendUnavailable, InvalidInput, RefusedByRegistry
 from torchx.specs.api import Workspace
 from torchx.version import __version__
-from torchx.workspace._errors import LEAVE_OUT
 from torchx.workspace._registry._base import BaseImage, fetch_base
 from torchx.workspace._registry._base_tree import BaseTree, Node
 from torchx.workspace._registry._blobs import (
@@ -29,7 +30,6 @@ from torchx.workspace._registry._client import OCI_MANIFEST, Manifest, Registry
 from torchx.workspace._registry._layer import Layer, make_layer
 from torchx.workspace._registry._plan import Plan, forget_plan, keep_plan
 from torchx.workspace._registry._reference import parse_reference, parse_repository
-from torchx.workspace._tree import Entry, size_text
 
 if TYPE_CHECKING:
     from urllib3 import Retry

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from torchx._home import home_dir
 from torchx.errors import BackendUnavailable, TorchXError
-from torchx.specs._home import home_dir
 
 _KEEP_S = 30 * 24 * 3600
 """Files that were not used for so long are removed."""

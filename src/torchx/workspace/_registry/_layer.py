@@ -17,13 +17,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import BinaryIO
 
+from torchx._projects.entry import Entry, open_entry
+from torchx._projects.messages import LEAVE_OUT
 from torchx.errors import InvalidInput
-from torchx.workspace._errors import LEAVE_OUT
 from torchx.workspace._registry._base_tree import Node
 from torchx.workspace._registry._blobs import FileBlob
 from torchx.workspace._registry._cache import Cache
 from torchx.workspace._registry._plan import planned_layers
-from torchx.workspace._tree import Entry, open_entry
 
 _FORMAT = 1
 """Part of every piece's key: to be changed with anything that changes the bytes."""
@@ -329,7 +329,7 @@ def _content(entry: Entry) -> Iterator[bytes]:
             try:
                 block = file.read(min(left, _BLOCK))
             except OSError as err:
-                from torchx.workspace._errors import unreadable
+                from torchx._projects.messages import unreadable
 
                 raise unreadable(entry.source, err) from err
             if not block:

@@ -3,23 +3,15 @@
 import os
 import posixpath
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from torchx._files import write_all
 from torchx._filesystem import filesystem
+from torchx._projects.entry import Entry, open_entry, read_small
+from torchx._projects.tree import is_local, is_single_file, local_path, scan
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import InvalidInput, TorchXError, UnwritableDirectory, WorkspaceNotFound
-from torchx.specs.api import Workspace
-from torchx.workspace._tree import (
-    Entry,
-    is_local,
-    is_single_file,
-    local_path,
-    open_entry,
-    read_small,
-    scan,
-)
 
 logger = get_logger(__name__)
 
@@ -60,7 +52,13 @@ def copy(entries: Sequence[Entry], outdir: str) -> None:
         raise _unwritable(outdir, err) from err
 
 
-def merge(workspace: Workspace, outdir: str) -> None:
+class _Single(NamedTuple):
+    """One project of a workspace."""
+
+    projects: Mapping[str, str]
+
+
+def merge(projects: Mapping[str, str], outdir: str) -> None:
     """Copies every project of a workspace into its place below a local directory.
 
     Raises:
@@ -68,8 +66,8 @@ def merge(workspace: Workspace, outdir: str) -> None:
         InvalidInput: for what cannot be copied.
     """
     own = os.path.realpath(outdir)
-    for source, target in workspace.projects.items():
-        entries = scan(Workspace({source: target}), leave_out=own.__eq__)
+    for source, target in projects.items():
+        entries = scan(_Single({source: target}), leave_out=own.__eq__)
         if is_single_file(source, entries):
             entries = [_placed(source, target or "", entries[-1], outdir)]
         copy(entries, outdir)

@@ -5,8 +5,8 @@ import stat
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from torchx.workspace import _walk
-from torchx.workspace._errors import unreadable
+from torchx._projects import walk as _walk
+from torchx._projects.messages import unreadable
 
 Folder = tuple[str, list[str], dict[str, Mapping[str, Any]]]
 

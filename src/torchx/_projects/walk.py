@@ -8,9 +8,9 @@ from collections.abc import Callable, Container, Iterator
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from torchx._projects.ignore import Rules, Scope, parse
+from torchx._projects.messages import unreadable
 from torchx.errors import InvalidInput
-from torchx.workspace._errors import unreadable
-from torchx.workspace._ignore import Rules, Scope, parse
 
 TORCHX_IGNORE = ".torchxignore"
 DOCKER_IGNORE = ".dockerignore"
