@@ -1,4 +1,4 @@
-"""Copies what is in a workspace into a directory."""
+"""Copies the entries of a workspace into a directory."""
 
 import os
 import posixpath
@@ -90,7 +90,7 @@ def _placed(source: str, target: str, file: Entry, outdir: str) -> Entry:
 
 
 def copy_to_url(entries: Sequence[Entry], url: str) -> None:
-    """The same for a directory on any fsspec file system, which keeps the content only.
+    """Copies entries below a directory on any fsspec file system, which keeps content only.
 
     A link is followed if it leads to a file of the workspace, and is left out otherwise.
     """
@@ -214,7 +214,7 @@ def _with_parents(path: str) -> list[str]:
 
 
 def _threads(wall_s: float, cpu_s: float) -> int:
-    """How many are worth it, by what the first files took one after the other.
+    """The number of threads that pays, by the time of the first files one after the other.
 
     Where time goes into the kernel rather than into waiting, threads beyond two, or the processors,
     only take the interpreter's lock from each other.
@@ -260,7 +260,7 @@ def _copy_file(entry: Entry, path: str, umask: int) -> None:
 
 
 def _linked(link_source: str, path: str) -> bool:
-    """Whether a file got a second name; there are file systems that cannot, and limits."""
+    """True if the file got a second name; there are file systems that cannot, and limits."""
     try:
         os.link(link_source, path)
     except OSError:
@@ -291,7 +291,7 @@ def _copy_content(entry: Entry, out: int) -> None:
 
 
 def _copied_by_kernel(source: int, out: int) -> bool:
-    """Whether the rest of a file went over without passing through this process."""
+    """True if the kernel copied the rest of a file, without passing it through this process."""
     if not hasattr(os, "copy_file_range"):
         return False
     import errno

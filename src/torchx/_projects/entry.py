@@ -22,7 +22,7 @@ class Entry:
 
     Args:
         path: where it goes, relative to the root, with ``/`` and without ``./``.
-        kind: what it is.
+        kind: file, folder or link.
         mode: permission bits.
         size: of a file, in bytes; 0 for others.
         target: of a link; ``None`` for others.
@@ -73,7 +73,7 @@ class Entry:
         return f"<{self.kind} {self.path}{arrow} {self.mode:o} {self.size}>"
 
     def identity(self) -> tuple[object, ...]:
-        """Changes whenever the file at ``source`` does, as far as can be told without reading."""
+        """Changes whenever the file at ``source`` does, as far as can be seen without reading."""
         status = self.status
         seen = (status.st_mtime_ns, status.st_ctime_ns, status.st_ino) if status else ()
         return (self.path, self.kind, self.mode, self.size, self.target, self.source, *seen)

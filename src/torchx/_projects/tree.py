@@ -50,8 +50,8 @@ def scan(
 
     Args:
         workspace: projects, or the path or URL of a single one.
-        skip_default: whether ``.git``, ``__pycache__``, virtual environments and TorchX's own
-            files are left out.
+        skip_default: leave out ``.git``, ``__pycache__``, virtual environments and TorchX's own
+            files.
         leave_out: says of the path of a local folder that it is not part of the workspace.
 
     Raises:
@@ -101,7 +101,7 @@ def scan_all(root: str, leave_out: Callable[[str], bool]) -> list[Entry]:
 
 
 def is_local(location: str) -> bool:
-    """Whether a workspace's location is a path of this machine, or a ``file://`` URL."""
+    """True for a path of this machine, or a ``file://`` URL."""
     return "://" not in location or location.startswith("file://")
 
 
@@ -115,7 +115,7 @@ def local_path(location: str) -> str:
 
 
 def is_single_file(location: str, entries: Sequence[Entry]) -> bool:
-    """Whether a project that was scanned is a file and not a folder."""
+    """True if a project that was scanned is a file and not a folder."""
     if is_local(location):
         return os.path.isfile(local_path(location))
     fs, path = filesystem(location)

@@ -1,4 +1,4 @@
-"""Which image was built from which tree: what is unchanged is neither sent nor built again."""
+"""Images by the files they were built from: what is unchanged is not sent nor built again."""
 
 import os
 import time
@@ -19,7 +19,7 @@ _SETTLED_NS = 2_000_000_000
 def fingerprint(entries: Sequence[Entry], *details: str) -> str | None:
     """Changes with every file of the tree and with the details.
 
-    ``None`` if that cannot be told without reading the files: one is not local, or was changed a
+    ``None`` if that cannot be known without reading the files: one is not local, or was changed a
     moment ago.
     """
     import hashlib

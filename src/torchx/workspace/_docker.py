@@ -143,7 +143,7 @@ def _build_error() -> Any:
 
 
 def _build_message(reason: str, log: list[Any]) -> str:
-    """The error, and the step that it happened in, which the daemon tells before."""
+    """The error, and the step that it happened in, which the daemon names before."""
     steps = [str(e.get("stream")).strip() for e in log if e.get("stream")]
     step = next((s for s in reversed(steps) if s.startswith("Step ")), "")
     return f"the image could not be built{f' ({step})' if step else ''}: {reason}"

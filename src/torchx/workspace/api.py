@@ -1,4 +1,4 @@
-"""What a scheduler that builds workspaces mixes in."""
+"""The interface of schedulers that build workspaces."""
 
 import abc
 from collections.abc import Iterator, Mapping
@@ -235,7 +235,7 @@ class PkgInfo(Generic[PackageType]):
     Args:
         img: the image.
         lazy_overrides: attributes of the role that are known later.
-        metadata: what else there is to say.
+        metadata: anything else about the image.
     """
 
     img: PackageType

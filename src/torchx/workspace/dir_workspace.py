@@ -153,7 +153,7 @@ def _folder_of(role: str, job_dir: str, taken: Sequence[str]) -> str:
 
 
 def _builds_itself(builder: object, mixin: type) -> bool:
-    """Whether a subclass has replaced the building of a single directory."""
+    """True if a subclass has replaced the building of a single directory."""
     name = "build_workspace_and_update_role"
     return getattr(type(builder), name) is not getattr(mixin, name)
 

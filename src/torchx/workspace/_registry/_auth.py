@@ -1,4 +1,4 @@
-"""What the user's Docker configuration says about logging in, and how registries ask for it."""
+"""Log-ins of the user's Docker configuration, and the ways in which registries ask for them."""
 
 import base64
 import binascii
@@ -21,7 +21,7 @@ _HELPER_TIMEOUT_S = 60
 
 @dataclass(frozen=True)
 class Credentials:
-    """How to log in to one registry; ``identity_token`` instead of a password where it is set."""
+    """The log-in to one registry, by ``identity_token`` instead of a password where it is set."""
 
     username: str = ""
     password: str = ""
@@ -38,7 +38,7 @@ class Credentials:
 
 @dataclass(frozen=True)
 class Challenge:
-    """What a registry asks for: ``WWW-Authenticate`` of its answer 401."""
+    """A log-in that a registry asks for: ``WWW-Authenticate`` of its answer 401."""
 
     scheme: str
     params: Mapping[str, str]

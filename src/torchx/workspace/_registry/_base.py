@@ -52,7 +52,7 @@ class BaseImage:
 def fetch_base(
     reference: Reference, cache: Cache, platform: str | None = None, retries: "Retry | None" = None
 ) -> BaseImage:
-    """Asks the registry for an image; what it has told before is not fetched again.
+    """Asks the registry for an image; what is in the cache is not fetched again.
 
     Args:
         platform: ``os/architecture[/variant]``; ``None`` is ``$DOCKER_DEFAULT_PLATFORM``, and

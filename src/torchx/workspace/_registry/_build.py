@@ -47,7 +47,7 @@ logger = get_logger(__name__)
 
 
 def find_base(image: str, retries: "Retry | None" = None) -> BaseImage:
-    """What the registry has by the name of an image.
+    """The image that the registry has by this name.
 
     Raises:
         InvalidInput: if the name is wrong, there is no such image, or the registry refuses.

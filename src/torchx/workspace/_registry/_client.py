@@ -60,7 +60,7 @@ class Registry:
     """One repository of a registry.
 
     Args:
-        push: whether to ask for the right to write.
+        push: ask for the right to write.
         mount_from: path of another repository of the registry whose blobs are to be mounted.
     """
 
@@ -215,7 +215,7 @@ class Registry:
         raise BackendUnavailable(msg)
 
     def _start_upload(self, blob: Blob, doing: str, mount_from: str | None) -> str | None:
-        """Where to upload to; ``None`` if the registry took the blob from the other repository."""
+        """The URL to upload to; ``None`` if the registry mounted the blob."""
         url = f"{self._root}/blobs/uploads/"
         if mount_from:
             url += "?" + urllib.parse.urlencode({"mount": blob.digest, "from": mount_from})
