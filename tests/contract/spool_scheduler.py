@@ -58,7 +58,7 @@ class SpoolOpts(StructuredOpts):
     """``end``: a replica that fails for good ends the others; ``wait``: they go on."""
 
 
-# -- request: pure, a value that can be printed and compared ---------------------------------------
+# -- request: pure, a value that can be printed and compared -------------------------------------
 
 
 @dataclass
@@ -127,7 +127,7 @@ def render_request(job: SpoolJob) -> str:
     return json.dumps(asdict(job), indent=2, ensure_ascii=False)
 
 
-# -- states: pure, from native records to a snapshot -----------------------------------------------
+# -- states: pure, from native records to a snapshot ---------------------------------------------
 
 STATES: Mapping[str, AppState] = {
     "WAITING": AppState.PENDING,
@@ -195,7 +195,7 @@ def parse_task(task: Mapping[str, Any], job: Mapping[str, Any], role: str) -> Re
     )
 
 
-# -- client: all that leaves the process -----------------------------------------------------------
+# -- client: all that leaves the process ---------------------------------------------------------
 
 
 def run_program(argv: list[str], stdin: bytes = b"") -> str:
@@ -260,6 +260,9 @@ def remove(name: str) -> None:
     run_program(["spool-remove", name])
 
 
+# -- logs ----------------------------------------------------------------------------------------
+
+
 class LogFiles:
     """The log files of one replica, attempt after attempt, read as they grow."""
 
@@ -295,7 +298,7 @@ class LogFiles:
         return f"{self._stem}.{attempt}.out"
 
 
-# -- the scheduler: wiring, nothing is decided here ------------------------------------------------
+# -- the scheduler: wiring, nothing is decided here ----------------------------------------------
 
 
 class SpoolScheduler(Scheduler[SpoolOpts]):
