@@ -1,5 +1,5 @@
-"""``with_retries``, which is below all packages, as the client of Docker's daemon needs it too."""
+"""Names of ``torchx._retry``, which is below all packages: the client of Docker needs it too."""
 
-from torchx._retry import PAUSES_S, with_retries
+from torchx._retry import PAUSES_S, passes, with_retries
 
-__all__ = ["PAUSES_S", "with_retries"]
+__all__ = ["PAUSES_S", "passes", "with_retries"]
