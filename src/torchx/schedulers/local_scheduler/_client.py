@@ -7,6 +7,7 @@ import threading
 import time
 
 from torchx.errors import BackendUnavailable
+from torchx.settings import ENV_TORCHX_LOCAL_JOB
 
 from ._record import JobRecord
 from ._states import JobView
@@ -22,7 +23,6 @@ POLL_S = 0.2
 """How often a job is looked at whose supervisor does not answer."""
 END_EXTRA_S = 15.0
 """How long the end of a job may take beyond its grace period before its supervisor is killed."""
-COOKIE = "TORCHX_LOCAL_JOB"
 
 
 class Watch:
@@ -290,7 +290,7 @@ def settle(store: Store, record: JobRecord) -> bool:
 
 def _end_leftovers(app_id: str) -> None:
     """Kills what carries the mark of the job in its environment."""
-    cookie = f"{COOKIE}={app_id}".encode()
+    cookie = f"{ENV_TORCHX_LOCAL_JOB}={app_id}".encode()
     deadline = time.monotonic() + CANCEL_ANSWER_S
     while (left := tree.carrying(cookie)) and time.monotonic() < deadline:
         for target in left:

@@ -6,7 +6,7 @@ import os
 import sys
 from typing import Any
 
-from torchx import _local_supervisor
+from torchx._startup import local_supervisor
 from torchx.errors import JobStartError
 
 from . import _client
@@ -58,7 +58,7 @@ class Launch:
         self._recorded = False
         self._own_dirs: list[str] = []
         self._lock = -1
-        self._supervisor: _local_supervisor.Supervisor | None = None
+        self._supervisor: local_supervisor.Supervisor | None = None
 
     def run(self) -> Lifeline | None:
         """Starts every replica, or none; returns once all run.
@@ -134,7 +134,7 @@ class Launch:
 
     def _hand_over(self, spec: "dict[str, Any]") -> str:
         """Gives the job to a supervisor; returns its answer."""
-        self._supervisor = supervisor = _local_supervisor.take()
+        self._supervisor = supervisor = local_supervisor.take()
         channel = supervisor.channel
         log = os.open(
             os.path.join(spec["job_dir"], "supervisor.log"),
@@ -147,7 +147,7 @@ class Launch:
             os.close(log)
         lock, self._lock = self._lock, -1
         os.close(lock)
-        _local_supervisor.do_meanwhile()
+        local_supervisor.do_meanwhile()
         answer = _answer(channel)
         _reap(supervisor.pid)  # it forks the lasting ones and exits
         return answer

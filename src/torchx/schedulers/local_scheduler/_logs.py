@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from torchx.schedulers._core.logs import joined, merge_by_time
+from torchx.schedulers._core.logs import joined
 from torchx.schedulers.api import (
     LogChunk,
     LogKey,
@@ -14,6 +14,7 @@ from torchx.schedulers.api import (
     LogReport,
     ReplicaSnapshot,
     Stream,
+    merge_by_time,
 )
 
 from ._supervise.format import (

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from torchx.errors import InvalidInput, UnknownApp
-from torchx.schedulers._core.checks import ends_on_failure
 from torchx.schedulers.api import (
     AppSnapshot,
     LogChunk,
@@ -18,6 +17,7 @@ from torchx.schedulers.api import (
     ReplicaKey,
     Scheduler,
     SchedulerFeatures,
+    ends_on_failure,
 )
 from torchx.specs._home import home_dir
 from torchx.specs.api import AppDef, AppDryRunInfo, AppState, CfgVal, RetryPolicy, runopts

@@ -3,7 +3,6 @@
 import os
 import select
 import time
-from _struct import pack  # the C part of ``struct``: nothing else of it is needed
 
 from .format import CONTINUED, LONGEST_LINE_BYTES, STREAM_END
 from .journal import write_all
@@ -201,8 +200,8 @@ class ReplicaLog:
         self._combined_end += len(data)
 
     def _index(self, kind: int, lines: int, offset: int) -> None:
-        record = pack("<QQQQQ", self._stamps.next(), kind, lines, offset, self._combined_end)
-        write_all(self._index_fd, record)
+        fields = (self._stamps.next(), kind, lines, offset, self._combined_end)
+        write_all(self._index_fd, b"".join([n.to_bytes(8, "little") for n in fields]))
 
     def _close_files(self) -> None:
         for fd in self._fds:
