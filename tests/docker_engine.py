@@ -1,4 +1,4 @@
-"""A real Docker daemon and images on it, for tests that are skipped where there is none."""
+"""A real Docker daemon and images on it, for tests that are left out unless told to use them."""
 
 import functools
 import importlib.util
@@ -29,15 +29,16 @@ def why_not() -> str:
         client.close()
 
 
-def skip_without_docker() -> None:
-    """Skips a module as a whole, so that its reason is told once."""
+@pytest.fixture(scope="session")
+def docker_engine() -> None:
+    """Skips the test without a daemon that has the image; no test touches one before."""
     if why_not():
-        pytest.skip(f"no Docker: {why_not()}", allow_module_level=True)
+        pytest.skip(f"no Docker: {why_not()}")
 
 
 needs_docker = [
     pytest.mark.docker,
-    pytest.mark.skipif(bool(why_not()), reason=f"no Docker: {why_not()}"),
+    pytest.mark.usefixtures("docker_engine"),
     pytest.mark.timeout(300),
 ]
 

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from tests.docker_engine import needs_docker, skip_without_docker
+from tests.docker_engine import needs_docker
 from torchx.errors import JobStartError
 from torchx.schedulers.docker_scheduler import (
     LABEL_APP_ID,
@@ -20,7 +20,6 @@ from torchx.schedulers.docker_scheduler import (
 )
 from torchx.specs import AppDef, AppState, BindMount, Resource, RetryPolicy, Role, macros
 
-skip_without_docker()
 pytestmark = needs_docker
 
 
