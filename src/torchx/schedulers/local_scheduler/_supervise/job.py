@@ -280,7 +280,7 @@ class Supervisor:
             for fd in ready:
                 if fd in self.pipes:
                     self._pump(fd)
-                else:
+                elif fd in self.handlers:  # else a pipe that the one before it made us ignore
                     self.handlers[fd](fd)
         except OSError as err:
             self._log_failed(err)
