@@ -3,6 +3,8 @@
 import time
 from typing import TYPE_CHECKING, Any
 
+from torchx.errors import BackendUnavailable
+
 if TYPE_CHECKING:
     from torchx.schedulers.api import Scheduler
 
@@ -28,7 +30,11 @@ class Pauses:
             time.sleep(self._interval_s)
             return
         start = time.monotonic()
-        self._hook(self._app_id, self._interval_s)
+        try:
+            self._hook(self._app_id, self._interval_s)
+        except BackendUnavailable:  # the next look reports it
+            time.sleep(self._interval_s)
+            return
         waited = time.monotonic() - start
         if changed or waited >= min(_SHORTEST_PAUSE_S, self._interval_s):
             self._extra_s = 0.0

@@ -6,22 +6,23 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, overload
 
-from torchx._lazy_logger import get_logger
+from torchx._startup.lazy_logger import get_logger
 from torchx._tracker_environment import factory_in, setting_in, split_names
 from torchx.errors import BackendUnavailable, UnsupportedRequest
 from torchx.runner import _prepare, events
 from torchx.runner._building import build_images, build_into
 from torchx.runner._pauses import Pauses
+from torchx.runner._watching import FailureWatch, Outage
 from torchx.runner.config import get_config, get_configs
 from torchx.runner.events import log_event
 from torchx.schedulers import SchedulerFactory, get_scheduler_factories
-from torchx.schedulers.api import resolve_cfg
+from torchx.schedulers.api import one_look, resolve_cfg
 from torchx.settings import ENV_TORCHX_PARENT_RUN_ID, ENV_TORCHX_TRACKERS
 from torchx.specs.api import (
+    NONE,
     AppDef,
     AppDryRunInfo,
     AppHandle,
-    AppState,
     AppStatus,
     CfgVal,
     Role,
@@ -52,8 +53,8 @@ __all__ = ["Runner", "get_configured_trackers", "get_runner"]
 
 DEFAULT_SESSION_NAME = "torchx"
 
-_MAX_MISSES = 5
-"""Times in a row that ``wait`` puts up with a backend that cannot be reached."""
+AWAY_S = 150.0
+"""How many seconds ``wait`` puts up with a backend that cannot be reached."""
 
 logger = get_logger(__name__)
 
@@ -310,7 +311,7 @@ class Runner:
             if isinstance(sched, WorkspaceMixin):
                 build_into(sched, app, workspace, resolved)
             # release 0.7 had no third parameter (NeMo-Run's schedulers)
-            if _prepare.accepts(sched._validate, app, scheduler, resolved):
+            if _prepare.takes_args(sched._validate, app, scheduler, resolved):
                 sched._validate(app, scheduler, resolved)
             else:
                 sched._validate(app, scheduler)
@@ -378,30 +379,31 @@ class Runner:
             The last status; ``None`` if the scheduler does not know the app (any more).
 
         Raises:
-            BackendUnavailable: if the scheduler cannot be reached, several times in a row.
+            BackendUnavailable: if the scheduler cannot be reached for ``AWAY_S`` seconds.
         """
         scheduler, app_id, backend = self._find(app_handle)
         with log_event("wait", backend, app_id):
             pauses = Pauses(scheduler, app_id, wait_interval)
-            last: AppState | None = None
-            misses = 0
+            outage = Outage(backend, AWAY_S)
+            failure = FailureWatch(scheduler, app_id)
+            last = ""
             while True:
                 try:
-                    status = self.status(app_handle)
+                    with one_look():
+                        status = self.status(app_handle)
+                        failure.look()
                 except BackendUnavailable as err:
-                    misses += 1
-                    if misses > _MAX_MISSES:
-                        raise
-                    logger.warning("`%s` cannot be reached, trying again: %s", backend, err)
+                    outage.note(err)
                     time.sleep(wait_interval)
                     continue
-                misses = 0
+                outage.over()
                 if status is None or status.is_terminal():
                     return status
-                changed = status.state is not last
+                shown = _state_text(status)
+                changed = shown != last
                 if changed:
-                    logger.info("`%s` is %s", app_handle, status.state.name)
-                last = status.state
+                    logger.info("`%s` is %s", app_handle, shown)
+                last = shown
                 pauses.pause(changed)
 
     def describe(self, app_handle: AppHandle) -> AppDef | None:
@@ -442,7 +444,7 @@ class Runner:
     def cancel(self, app_handle: AppHandle) -> None:
         """Asks for the end of the app and does not wait for it; nothing happens if it has ended."""
         scheduler, app_id, backend = self._find(app_handle)
-        with log_event("cancel", backend, app_id):
+        with log_event("cancel", backend, app_id), one_look():
             status = self.status(app_handle)
             if status is not None and not status.is_terminal():
                 scheduler.cancel(app_id)
@@ -450,7 +452,7 @@ class Runner:
     def delete(self, app_handle: AppHandle) -> None:
         """Removes the app from the scheduler, which ends it; nothing happens if it is unknown."""
         scheduler, app_id, backend = self._find(app_handle)
-        with log_event("delete", backend, app_id):
+        with log_event("delete", backend, app_id), one_look():
             if self.status(app_handle) is not None:
                 scheduler.delete(app_id)
 
@@ -489,7 +491,7 @@ class Runner:
             UnknownAppException: at the call, if the scheduler does not know the app.
         """
         scheduler, app_id, backend = self._find(app_handle)
-        with log_event("log_lines", backend, app_id):
+        with log_event("log_lines", backend, app_id), one_look():
             self._check_known(app_handle)
             return scheduler.log_iter(
                 app_id, role_name, k, regex, since, until, should_tail, streams=streams
@@ -514,7 +516,7 @@ class Runner:
             UnsupportedRequest: at the call, if the scheduler cannot merge logs.
         """
         scheduler, app_id, backend = self._find(app_handle)
-        with log_event("log_blocks", backend, app_id):
+        with log_event("log_blocks", backend, app_id), one_look():
             self._check_known(app_handle)
             read = _method(scheduler, "log_blocks", backend)
             blocks: Iterator[LogBlock] = read(
@@ -539,7 +541,7 @@ class Runner:
             UnsupportedRequest: if the scheduler cannot tell.
         """
         scheduler, app_id, backend = self._find(app_handle)
-        with log_event("verify_logs", backend, app_id):
+        with log_event("verify_logs", backend, app_id), one_look():
             self._check_known(app_handle)
             reports: Sequence[LogReport] = _method(scheduler, "verify_logs", backend)(
                 app_id, replicas
@@ -574,7 +576,7 @@ class Runner:
             factory = self._scheduler_factories.get(scheduler)
             if factory is None:
                 raise _prepare.unknown_scheduler(scheduler, self.scheduler_backends())
-            found = factory(self._name, **_prepare.understood(factory, self._scheduler_params))
+            found = factory(self._name, **_prepare.known_params(factory, self._scheduler_params))
             _prepare.check_made(found, scheduler, factory)
             self._scheduler_instances[scheduler] = found
         return found
@@ -592,7 +594,7 @@ class Runner:
         with log_event("list", scheduler):
             sched = self._scheduler(scheduler)
             # release 0.7 had no parameter (NeMo-Run's schedulers)
-            apps = sched.list(cfg) if _prepare.accepts(sched.list, cfg) else sched.list()
+            apps = sched.list(cfg) if _prepare.takes_args(sched.list, cfg) else sched.list()
             for app in apps:
                 app.app_handle = make_app_handle(scheduler, self._name, app.app_id)
             return apps
@@ -614,6 +616,13 @@ def _note_app(log: log_event, app: AppDef | None, handle: AppHandle | None) -> N
     if app is not None:
         event.app_image = app.roles[0].image if app.roles else None
         event.app_metadata = app.metadata
+
+
+def _state_text(status: AppStatus) -> str:
+    """The state, and why an app waits or is ending."""
+    if status.msg in ("", NONE) or status.msg == status.state.name:
+        return status.state.name
+    return f"{status.state.name}: {status.msg}"
 
 
 def _text(value: object) -> str | None:

@@ -8,8 +8,15 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from torchx._lazy_logger import get_logger
-from torchx.errors import BackendUnavailable, InvalidInput, TorchXError, UnexpectedReply
+from torchx._startup.lazy_logger import get_logger
+from torchx.errors import (
+    BackendUnavailable,
+    InvalidInput,
+    NotInstalled,
+    TorchXError,
+    TransferFailed,
+    UnexpectedReply,
+)
 from torchx.workspace import _transfers
 from torchx.workspace._tar import TarStream
 
@@ -28,7 +35,7 @@ def connect() -> Any:
     """A client of the daemon that the environment names.
 
     Raises:
-        ModuleNotFoundError: if the Docker SDK is not installed.
+        NotInstalled: (a ``ModuleNotFoundError``) if the Docker SDK is not installed.
         BackendUnavailable: if no daemon answers.
     """
     try:
@@ -36,11 +43,11 @@ def connect() -> Any:
     except ModuleNotFoundError as err:
         if err.name != "docker":
             raise
-        msg = "building images needs the Docker SDK; install it with: pip install 'torchx[docker]'"
-        raise ModuleNotFoundError(msg, name="docker") from None
-    with translated("connect"):
+        msg = "building images needs the Docker SDK"
+        raise NotInstalled(msg, name="docker", extra="docker") from None
+    with translate_errors("connect"):
         try:
-            knock()
+            probe_socket()
         except OSError as err:
             raise _unreachable("connect", err) from err
         try:
@@ -54,7 +61,7 @@ def docker_host() -> str:
     return os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
 
 
-def knock() -> None:
+def probe_socket() -> None:
     """Raises ``OSError`` if nobody listens on the daemon's socket; the SDK leaks a file then."""
     import socket
 
@@ -66,7 +73,7 @@ def knock() -> None:
 
 
 @contextlib.contextmanager
-def translated(action: str, context: TarStream | None = None) -> Iterator[None]:
+def translate_errors(action: str, context: TarStream | None = None) -> Iterator[None]:
     """Turns errors of the SDK into ours.
 
     Args:
@@ -113,7 +120,7 @@ def image_id(client: Any, image: str) -> str | None:
     """The id of an image that the daemon has; ``None`` if it has not."""
     import docker.errors
 
-    with translated(f"look for image `{image}`"):
+    with translate_errors(f"look for image `{image}`"):
         try:
             return str(client.api.inspect_image(image)["Id"])
         except docker.errors.ImageNotFound:
@@ -136,7 +143,7 @@ def find_or_pull(client: Any, image: str, *, required: bool, quiet: bool = False
     try:
         _pull(client, image, quiet)
         return image_id(client, image)
-    except (InvalidInput, BackendUnavailable, _transfers.TransferFailed) as err:
+    except (InvalidInput, BackendUnavailable, TransferFailed) as err:
         if required:
             msg = f"the image `{image}` is not on this machine and cannot be pulled: {err}"
             raise InvalidInput(msg) from err
@@ -151,7 +158,7 @@ def _pull(client: Any, image: str, quiet: bool) -> None:
         msg = "it is an image id, and only names can be pulled"
         raise InvalidInput(msg)
     repository, tag = parse_repository_tag(image)
-    with translated(f"pull image `{image}`"):
+    with translate_errors(f"pull image `{image}`"):
         events = client.api.pull(repository, tag=tag or "latest", stream=True, decode=True)
         _transfers.show(events, _transfers.silent() if quiet else None, "pull")
 
@@ -170,7 +177,7 @@ def build(
     Raises:
         docker.errors.BuildError: if the build fails; it is an ``InvalidInput`` as well.
     """
-    with translated("build the image", context):
+    with translate_errors("build the image", context):
         try:
             events = client.api.build(
                 fileobj=context,
@@ -257,17 +264,17 @@ def push(client: Any, image: str, repository: str, tag: str, *, quiet: bool = Fa
         TransferFailed: if the registry refuses, or keeps failing.
         BackendUnavailable: if the daemon does.
     """
-    with translated(f"tag image `{image}` as `{repository}:{tag}`"):
+    with translate_errors(f"tag image `{image}` as `{repository}:{tag}`"):
         client.images.get(image).tag(repository, tag=tag)
     for pause_s in (*_PUSH_PAUSES_S, None):
         try:
             return _push_once(client, repository, tag, quiet)
-        except (_transfers.TransferFailed, BackendUnavailable) as err:
+        except (TransferFailed, BackendUnavailable) as err:
             if pause_s is None or _PERMANENT.search(str(err)):
                 if isinstance(err, BackendUnavailable):
                     raise
                 msg = f"cannot push `{repository}:{tag}`: {err}{_advice(str(err))}"
-                raise _transfers.TransferFailed(msg) from err
+                raise TransferFailed(msg) from err
             logger.warning("cannot push `%s:%s`, trying again: %s", repository, tag, err)
             time.sleep(pause_s)
     raise AssertionError  # the last round returns or raises
@@ -283,7 +290,7 @@ def _push_once(client: Any, repository: str, tag: str, quiet: bool) -> str | Non
                 digest.append(str(found))
             yield event
 
-    with translated(f"push `{repository}:{tag}`"):
+    with translate_errors(f"push `{repository}:{tag}`"):
         events = client.images.push(repository, tag=tag, stream=True, decode=True)
         _transfers.show(watched(events), _transfers.silent() if quiet else None, "push")
     return digest[-1] if digest else None

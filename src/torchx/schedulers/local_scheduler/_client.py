@@ -7,8 +7,9 @@ import sys
 import time
 from typing import Any
 
-from torchx import _local_supervisor
+from torchx._startup import local_supervisor
 from torchx.errors import BackendUnavailable, JobStartError
+from torchx.settings import ENV_TORCHX_LOCAL_JOB
 
 from ._record import JobRecord
 from ._store import Store
@@ -55,7 +56,7 @@ def start(store: Store, job_dir: str, lock: int, spec: "dict[str, Any]") -> Life
         "home": store.home,
         "environ": dict(os.environ),
     }
-    supervisor = _local_supervisor.take()
+    supervisor = local_supervisor.take()
     channel = supervisor.channel
     log = os.open(
         os.path.join(job_dir, "supervisor.log"),
@@ -64,7 +65,7 @@ def start(store: Store, job_dir: str, lock: int, spec: "dict[str, Any]") -> Life
     )
     try:
         _send(channel, marshal.dumps(spec), (log, lock))
-        _local_supervisor.do_meanwhile()
+        local_supervisor.do_meanwhile()
         answer = _answer(channel)
         os.waitpid(supervisor.pid, 0)  # it forks the lasting ones and exits
     except BaseException:
@@ -268,7 +269,7 @@ def settle(store: Store, record: JobRecord) -> bool:
             # the supervisor was killed between its last two steps
             store.finish(record, view.state.name, view.ended_ns)
             return False
-        cookie = f"TORCHX_LOCAL_JOB={record.text('app_id')}".encode()
+        cookie = f"{ENV_TORCHX_LOCAL_JOB}={record.text('app_id')}".encode()
         deadline = time.monotonic() + CANCEL_ANSWER_S
         while (left := tree.carrying(cookie)) and time.monotonic() < deadline:
             for target in left:

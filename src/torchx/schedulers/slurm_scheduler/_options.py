@@ -141,7 +141,7 @@ def check_options(cfg: Mapping[str, CfgVal]) -> None:
             )
             raise InvalidInput(msg)
     if cfg.get("container_mounts") and not cfg.get("container_image"):
-        from torchx._lazy_logger import get_logger
+        from torchx._startup.lazy_logger import get_logger
 
         logger = get_logger(__name__)
         logger.info("`container_mounts` matters only to roles that run in a container")
