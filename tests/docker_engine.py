@@ -1,7 +1,12 @@
 """A real Docker daemon and images on it, for tests that are left out unless told to use them."""
 
+import contextlib
+import fcntl
 import functools
 import importlib.util
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -58,14 +63,23 @@ def image_with_init(client: Any) -> str:
     """
     base = image_id(client, PYTHON_IMAGE)
     tag = "torchx-test/python-init"
-    found = [i for i in client.images.list(name=tag) if i.labels.get("base") == base]
-    if found:
-        return str(found[0].id)
-    container = client.containers.create(base, ["true"])
-    try:
-        made = container.commit(
-            tag, changes=['ENTRYPOINT ["/usr/bin/tini", "--"]', f"LABEL base={base}"]
-        )
-    finally:
-        container.remove()
-    return str(made.id)
+    with _one_at_a_time():
+        found = [i for i in client.images.list(name=tag) if i.labels.get("base") == base]
+        if found:
+            return str(found[0].id)
+        container = client.containers.create(base, ["true"])
+        try:
+            made = container.commit(
+                tag, changes=['ENTRYPOINT ["/usr/bin/tini", "--"]', f"LABEL base={base}"]
+            )
+        finally:
+            container.remove()
+        return str(made.id)
+
+
+@contextlib.contextmanager
+def _one_at_a_time() -> Iterator[None]:
+    """Holds back all other test runs of this machine."""
+    with open(Path(tempfile.gettempdir(), "torchx-test-image.lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
