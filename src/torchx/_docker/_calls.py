@@ -1,9 +1,9 @@
 """Calls to the Docker daemon that the scheduler and the workspaces make, and how they are made."""
 
-import time
 from collections.abc import Callable, Sequence
 from typing import Any, TextIO, TypeVar
 
+from torchx import _retry
 from torchx._docker import _transfers
 from torchx._docker._errors import translate_errors
 from torchx.errors import BackendUnavailable, DockerRefused, TransferFailed
@@ -22,18 +22,18 @@ def with_retries(doing: str, call: Callable[[], T]) -> T:
     Args:
         doing: the request, for messages.
     """
-    for pause_s in (*_RETRY_PAUSES_S, None):
-        try:
-            with translate_errors(doing):
-                return call()
-        except BackendUnavailable:
-            if pause_s is None:
-                raise
-        except DockerRefused as err:
-            if pause_s is None or err.status not in (502, 503, 504):
-                raise
-        time.sleep(pause_s)
-    raise AssertionError  # the last round returns or raises
+
+    def translated() -> T:
+        with translate_errors(doing):
+            return call()
+
+    return _retry.with_retries(translated, _RETRY_PAUSES_S, _is_transient)
+
+
+def _is_transient(err: Exception) -> bool:
+    if isinstance(err, DockerRefused):
+        return err.status in (502, 503, 504)
+    return isinstance(err, BackendUnavailable)
 
 
 def in_parallel(call: Callable[[I], T], items: Sequence[I]) -> list[T]:

@@ -3,18 +3,12 @@
 import functools
 import re
 import sys
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from torchx._docker import (
-    docker_host,
-    image_record,
-    probe_socket,
-    pull,
-    translate_errors,
-)
+from torchx._docker import docker_host, image_record, probe_socket, pull, translate_errors
 from torchx._docker._transfers import show, silent
+from torchx._retry import with_retries
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import (
     BackendUnavailable,
@@ -25,9 +19,8 @@ from torchx.errors import (
 )
 from torchx.workspace._tar import TarStream
 
-__all__ = ["build", "docker_host", "find_or_pull", "image_id", "knock", "push"]
-
-knock = probe_socket  # the scheduler takes this and `docker_host` from here
+# the scheduler takes `docker_host` and `probe_socket` from here
+__all__ = ["build", "docker_host", "find_or_pull", "image_id", "probe_socket", "push"]
 
 logger = get_logger("torchx.workspace.docker_workspace")
 
@@ -150,7 +143,7 @@ def _build_error() -> Any:
 
 
 def _build_message(reason: str, log: list[Any]) -> str:
-    """The error, and the step that it happened in, which the daemon tells before."""
+    """The error, and the step that it happened in, which the daemon names before."""
     steps = [str(e.get("stream")).strip() for e in log if e.get("stream")]
     step = next((s for s in reversed(steps) if s.startswith("Step ")), "")
     return f"the image could not be built{f' ({step})' if step else ''}: {reason}"
@@ -188,20 +181,21 @@ def push(client: Any, image: str, repository: str, tag: str, *, quiet: bool = Fa
         if err.status != 404:
             raise
         raise InvalidInput(f"{err}; build it again") from None
-    for pause_s in (*_PUSH_PAUSES_S, None):
-        try:
-            return _push_once(client, repository, tag, quiet)
-        except BackendUnavailable as err:
-            if pause_s is None:
-                raise
+
+    def transient(err: Exception) -> bool:
+        known = isinstance(err, (DockerRefused, BackendUnavailable))
+        passing = known and not _PERMANENT.search(str(err))
+        if passing:
             logger.warning("cannot push `%s`, trying again: %s", name, err)
-        except DockerRefused as err:
-            if pause_s is None or _PERMANENT.search(str(err)):
-                msg = f"cannot push `{name}`: {err}{_advice(str(err))}"
-                raise TransferFailed(msg, err.status) from err
-            logger.warning("cannot push `%s`, trying again: %s", name, err)
-        time.sleep(pause_s)
-    raise AssertionError  # the last round returns or raises
+        return passing
+
+    try:
+        return with_retries(
+            lambda: _push_once(client, repository, tag, quiet), _PUSH_PAUSES_S, transient
+        )
+    except DockerRefused as err:
+        msg = f"cannot push `{name}`: {err}{_advice(str(err))}"
+        raise TransferFailed(msg, err.status) from err
 
 
 def _push_once(client: Any, repository: str, tag: str, quiet: bool) -> str | None:

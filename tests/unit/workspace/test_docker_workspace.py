@@ -399,14 +399,15 @@ def test_nothing_to_push_needs_no_daemon(builder, monkeypatch: pytest.MonkeyPatc
 def test_a_push_that_breaks_is_tried_again(daemon, builder, no_pauses, failure):
     daemon.pushes = [failure, failure, DONE]
     assert pushed(daemon, builder) == f"h/i@{DIGEST}"
-    assert no_pauses == [1, 2]
+    assert no_pauses == pytest.approx([1, 2], rel=0.2)
 
 
 def test_a_push_that_keeps_breaking_is_given_up(daemon, builder, no_pauses):
     daemon.pushes = [[{"error": "unexpected EOF"}]] * 9
     with pytest.raises(RuntimeError, match="cannot push `h/i:tag`: unexpected EOF"):
         pushed(daemon, builder)
-    assert (len(daemon.pushes), no_pauses) == (5, [1, 2, 4])
+    assert len(daemon.pushes) == 5
+    assert no_pauses == pytest.approx([1, 2, 4], rel=0.2)
 
 
 def test_a_registry_that_refuses_is_not_asked_again(daemon, builder, no_pauses):
