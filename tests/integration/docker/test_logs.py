@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from tests.docker_engine import needs_docker
-from torchx.errors import InvalidInput, UnsupportedRequest
+from torchx.errors import InvalidInput, UnknownApp, UnsupportedRequest
 from torchx.schedulers._core.following import THREAD_NAME
 from torchx.schedulers.api import Stream
 from torchx.specs import AppState, RetryPolicy, macros
@@ -96,9 +96,9 @@ def test_what_cannot_be_read_is_refused_at_the_call(apps):
         apps.scheduler.log_iter(app_id, "worker", regex="(")
     with pytest.raises(UnsupportedRequest, match="attempt"):
         apps.scheduler.log_blocks(app_id, attempt=0)
-    with pytest.raises(RuntimeError, match="no app `nothing-1`"):
+    with pytest.raises(UnknownApp, match="does not know app `nothing-1`"):
         apps.scheduler.log_iter("nothing-1", "worker")
-    with pytest.raises(RuntimeError, match=r"no replica `worker/3`, it has: worker/0"):
+    with pytest.raises(RuntimeError, match=r"`worker` of app .* has replicas 0 to 0, given: 3"):
         apps.scheduler.log_iter(app_id, "worker", 3)
 
 
