@@ -570,7 +570,7 @@ def _dryrun_text(info: "AppDryRunInfo[Any]", show_secrets: bool) -> str:
     app: dict[str, Any] = dataclasses.asdict(info.app) if info.app is not None else {}
     request = str(info)
     if not show_secrets:
-        request = _secrets.mask_text(request, app, _request_data(info))
+        request = _secrets.mask_text(request, app, info.request)
         app = _secrets.mask_app(app)
     shown = pformat(app, indent=2, width=80)
     return f"\n=== APPLICATION ===\n{shown}\n\n=== SCHEDULER REQUEST ===\n{request}"
