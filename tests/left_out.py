@@ -32,7 +32,7 @@ NEEDS = {
 }
 ENGINES = tuple(name for name, need in NEEDS.items() if need.module is None)
 SERIAL = ("slurm",)
-"""Markers whose tests run one after the other: they fill the cluster's nodes and stop its daemons."""
+"""Markers whose tests run one by one: they fill the cluster's nodes and stop its daemons."""
 
 
 def named_in(expression: str) -> frozenset[str]:
@@ -62,7 +62,7 @@ def describe(missing: tuple[str, ...], count: int) -> str:
 
 
 class LeftOut:
-    """Leaves tests out; counts them in the workers of pytest-xdist, and tells it where all began."""
+    """Leaves tests out; counts them in the workers of pytest-xdist, and reports where all began."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._told = named_in(config.option.markexpr)

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from torchx._home import home_dir
 from torchx.errors import InvalidInput, UnknownApp
 from torchx.schedulers.api import (
     AppSnapshot,
@@ -19,7 +20,6 @@ from torchx.schedulers.api import (
     SchedulerFeatures,
     ends_on_failure,
 )
-from torchx.specs._home import home_dir
 from torchx.specs.api import AppDef, AppDryRunInfo, AppState, CfgVal, RetryPolicy, runopts
 
 from ._compat import SignalException, _LocalAppDef

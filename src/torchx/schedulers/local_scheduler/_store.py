@@ -19,8 +19,8 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from torchx._files import take_lock, try_lock, write_all
+from torchx._home import home_dir
 from torchx.errors import JobStartError
-from torchx.specs._home import home_dir
 
 from ._record import JobRecord
 from ._states import JobView, failed_keys, parse_journal
