@@ -28,7 +28,7 @@ NEEDS = {
     "registry": Need("a registry", "scripts/engines/docker registry"),
     "slurm": Need("a Slurm cluster", 'eval "$(scripts/engines/slurm up)"'),
     "torch": Need("PyTorch", "pip install torch", "torch"),
-    "mlflow": Need("MLflow", "pip install mlflow", "mlflow"),
+    "mlflow": Need("MLflow", "pip install 'torchx[mlflow]'", "mlflow"),
 }
 ENGINES = tuple(name for name, need in NEEDS.items() if need.module is None)
 SERIAL = ("slurm",)
