@@ -21,8 +21,8 @@ def why_not() -> str:
     """Why tests cannot use Docker; empty if they can."""
     if importlib.util.find_spec("docker") is None:
         return "the Python package is missing, install it with: pip install 'torchx[docker]'"
+    from torchx._docker import connect
     from torchx.errors import BackendUnavailable
-    from torchx.schedulers.docker_scheduler._client import connect
 
     try:
         client = connect()

@@ -51,13 +51,14 @@ MUTANTS = {
         "test_a_submission_that_is_refused_leaves_nothing",
     ),
     "a missing program is a bare FileNotFoundError": Mutant(
-        "    except FileNotFoundError:\n        msg",
-        "    except NotADirectoryError:\n        msg",
+        '    done = PROGRAMS.ask(["spool-show", *([name] if name else [])], pauses_s=())\n',
+        "    import subprocess\n\n"
+        '    done = subprocess.check_output(["spool-show", name or "all"], text=True)\n',
         "test_a_backend_that_is_not_installed_is_an_error_of_ours",
     ),
     "an error of the kill is swallowed": Mutant(
-        '    run_program(["spool-end", name])\n',
-        '    try:\n        run_program(["spool-end", name])\n'
+        '    PROGRAMS.run(["spool-end", name])\n',
+        '    try:\n        PROGRAMS.run(["spool-end", name])\n'
         "    except CommandFailed:\n        pass\n",
         "test_an_end_that_is_refused_is_an_error",
     ),
@@ -68,8 +69,8 @@ MUTANTS = {
         "test_a_backend_that_is_away_is_not_an_unknown_app",
     ),
     "a follower never ends": Mutant(
-        "over = not query.follow or snapshot_now is None or snapshot_now.terminal",
-        "over = not query.follow",
+        "        return self._over\n",
+        "        return False\n",
         "test_following_gives_all_lines_to_the_last",
     ),
     "every replica costs a question": Mutant(
