@@ -78,6 +78,8 @@ class AppSnapshot:
     ui_url: str | None = None
     ends_on_failure: bool = False
     """The other replicas are ended when one has failed for good (option ``on_failure=end``)."""
+    ending: bool | None = None
+    """They are being ended now; ``None``: as soon as one has failed, without anybody's help."""
     min_replicas_count: bool = True
     """The backend lets as many replicas fail as ``min_replicas`` of their role allows."""
 
@@ -215,7 +217,8 @@ def message(snapshot: AppSnapshot) -> str:
     parts = []
     if snapshot.fatal is not None and not snapshot.cancelled:
         parts.append(describe_failure(snapshot.fatal))
-        if not snapshot.terminal and snapshot.ends_on_failure:
+        ending = snapshot.ends_on_failure if snapshot.ending is None else snapshot.ending
+        if ending and not snapshot.terminal:
             parts[0] += ", ending the other replicas"
     elif snapshot.cancelled:
         parts.append("cancelled" if snapshot.terminal else "being cancelled")
