@@ -4,6 +4,8 @@ import os
 import sys
 import threading
 
+from torchx.settings import ENV_TORCHX_NO_ENTRYPOINTS, ENV_TORCHX_PLUGINS_SOURCE
+
 TYPE_CHECKING = False  # see `torchx/__init__.py`
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,7 +17,7 @@ _GROUPS = {
     "TRACKER": "tracker",
     "EVENT_HANDLER": "event_handlers",
 }
-_SWITCHES = ("TORCHX_PLUGINS_SOURCE", "TORCHX_NO_ENTRYPOINTS")
+_SWITCHES = (ENV_TORCHX_PLUGINS_SOURCE, ENV_TORCHX_NO_ENTRYPOINTS)
 
 discovery_lock = threading.RLock()
 """Held while plugins are imported. There is one for all that do so: each of them may be asked for

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
+from torchx._words import did_you_mean
 from torchx.errors import InvalidInput
 from torchx.specs import CfgVal
 
@@ -52,8 +53,6 @@ def torchx_run_args_from_json(json_data: dict[str, Any]) -> TorchXRunArgs:
     known = [f.name for f in fields(TorchXRunArgs)]
     unknown = [name for name in json_data if name not in known]
     if unknown:
-        from torchx.cli._suggest import did_you_mean
-
         msg = f"The following fields are not part of the run command: {', '.join(unknown)}."
         raise InvalidInput(msg + "".join(did_you_mean(name, known) for name in unknown))
     _check_field_types(json_data)
@@ -94,8 +93,6 @@ def check_component_args(
     for name, value in given.items():
         parameter = parameters.get(name)
         if parameter is None:
-            from torchx.cli._suggest import did_you_mean
-
             msg = (
                 f"component `{component_name}` has no parameter `{name}`,"
                 f" it has: {', '.join(parameters) or 'none'}."

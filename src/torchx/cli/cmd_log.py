@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TextIO
 
+from torchx._words import did_you_mean
 from torchx.cli import _arguments, _output
 from torchx.cli._log_printer import LogPrinter
 from torchx.cli._log_printer import prefix_line as _prefix_line
@@ -233,8 +234,6 @@ def _replicas_of(app: AppDef, target: LogTarget) -> _Replicas:
     """The replicas asked for; ends the command when the app has no such role."""
     replicas = find_role_replicas(app, target.role)
     if target.role is not None and not replicas:
-        from torchx.cli._suggest import did_you_mean
-
         role, names = target.role, [role.name for role in app.roles]
         where = f"{target.scheduler}://{target.app_id}"
         candidates = [f"{i}: {where}/{name}" for i, name in enumerate(names)]

@@ -23,6 +23,7 @@ from torchx.cli._run_args import (
 from torchx.cli.argparse_util import ArgOnceAction, torchxconfig_run
 from torchx.cli.cmd_base import SubCommand, parse_app_handle
 from torchx.cli.cmd_builtins import CmdBuiltins
+from torchx.errors import ComponentNotFoundException, ComponentValidationException
 from torchx.runner import Runner, config, get_runner
 from torchx.specs import (
     TORCHX_CONTEXT_NAME,
@@ -33,7 +34,6 @@ from torchx.specs import (
     InvalidRunConfigException,
     Workspace,
 )
-from torchx.specs.finder import ComponentNotFoundException, ComponentValidationException
 
 __all__ = [
     "LOCAL_SCHEDULER_WARNING_MSG",

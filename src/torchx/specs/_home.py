@@ -4,6 +4,7 @@ import os
 from typing import TYPE_CHECKING
 
 from torchx.errors import InvalidInput
+from torchx.settings import ENV_TORCHX_HOME
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,7 +24,7 @@ def TORCHX_HOME(*subdir_paths: str) -> "Path":
 
 def home_dir() -> str:
     """The directory for TorchX's files, which may not exist yet."""
-    given = os.environ.get("TORCHX_HOME")
+    given = os.environ.get(ENV_TORCHX_HOME)
     if given:
         return given
     home = os.path.expanduser("~")

@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass
 from enum import Enum
 
-from torchx.errors import InvalidInput, UnknownName
+from torchx.errors import InvalidInput, MissingMountOption, UnknownName
 
 
 class MountType(str, Enum):
@@ -53,13 +53,6 @@ _ALIASES = {
     "src": "src",
     "perm": "perm",
 }
-
-
-class MissingMountOption(InvalidInput, KeyError):
-    """A mount lacks an option that it needs; clients read the option from the first argument."""
-
-    def __str__(self) -> str:
-        return str(self.args[-1])
 
 
 def parse_mounts(opts: list[str]) -> list[BindMount | VolumeMount | DeviceMount]:

@@ -5,25 +5,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from torchx._lazy_logger import get_logger
-from torchx.errors import InvalidInput
+from torchx._words import FALSE_WORDS, TRUE_WORDS, did_you_mean, parse_bool
+from torchx.errors import InvalidInput, InvalidRunConfigException
 
 logger = get_logger("torchx.specs.api")
 
 CfgVal = str | int | float | bool | list[str] | dict[str, str] | None
 """Value of an option."""
-
-_TRUE = ("true", "1", "yes", "on")
-_FALSE = ("false", "0", "no", "off")
-
-
-class InvalidRunConfigException(InvalidInput):
-    """The options given are not what the scheduler takes."""
-
-    def __init__(self, invalid_reason: str, cfg_key: str, cfg: Mapping[str, CfgVal]) -> None:
-        given = str(cfg) if cfg else "<EMPTY>"
-        end = "" if invalid_reason.endswith("?") else "."
-        super().__init__(f"{invalid_reason}{end} Given: {given}")
-        self.cfg_key = cfg_key
 
 
 class cases:
@@ -101,14 +89,12 @@ class runopt:
 
 
 def _cast_bool(value: str) -> bool:
-    lower = value.lower()
-    if lower in _TRUE:
-        return True
-    if lower in _FALSE:
-        return False
+    found = parse_bool(value)
+    if found is not None:
+        return found
     msg = (
         f"`{value}` is not a valid bool literal, expected one of (case-insensitive):"
-        f" {'/'.join(_TRUE)} or {'/'.join(_FALSE)}"
+        f" {'/'.join(TRUE_WORDS)} or {'/'.join(FALSE_WORDS)}"
     )
     raise ValueError(msg)
 
@@ -335,10 +321,8 @@ class runopts:
 
     def suggestion(self, name: str) -> str:
         """A hint at a similar option, to be put behind a sentence; empty if there is none."""
-        from difflib import get_close_matches
-
-        close = get_close_matches(cases.camel_to_snake(name), self._opts, n=1)
-        return f". Did you mean `{close[0]}`?" if close else ""
+        hint = did_you_mean(cases.camel_to_snake(name), self._opts)
+        return f".{hint}" if hint else ""
 
     def __repr__(self) -> str:
         from torchx.specs._options_text import format_options

@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from torchx.errors import TorchXError
+from torchx.errors import AppStatusError
 from torchx.specs._constants import NONE
 from torchx.specs._state import AppState, ReplicaState, is_terminal
 
@@ -40,14 +40,6 @@ class RoleStatus:
     def to_json(self) -> dict[str, Any]:
         """Plain data; a replica's state is the enum, which JSON writes as a number."""
         return {"role": self.role, "replicas": [asdict(replica) for replica in self.replicas]}
-
-
-class AppStatusError(TorchXError):
-    """The app did not succeed."""
-
-    def __init__(self, status: "AppStatus", *args: object) -> None:
-        super().__init__(*args)
-        self.status = status
 
 
 @dataclass(repr=False)

@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args, get_origin
 
+from torchx._words import FALSE_WORDS, TRUE_WORDS, parse_bool
 from torchx.specs._app import AppDef
 from torchx.specs._handle import make_app_handle
 from torchx.specs._mounts import parse_mounts
@@ -30,9 +31,6 @@ __all__ = [
     "parse_args",
     "parse_mounts",
 ]
-
-_TRUE = ("true", "1", "yes", "on")
-_FALSE = ("false", "0", "no", "off")
 
 
 class ComponentArgs(NamedTuple):
@@ -221,12 +219,11 @@ def _decode(value: Any, annotation: Any) -> Any:
 def _decode_bool(value: Any) -> Any:
     if not isinstance(value, str):
         return bool(value) if value in (0, 1) else value
-    lower = value.strip().lower()
-    if lower in _TRUE:
-        return True
-    if lower in _FALSE:
-        return False
-    msg = f"invalid bool value: {value!r}, write one of {'/'.join(_TRUE)} or {'/'.join(_FALSE)}"
+    found = parse_bool(value.strip())
+    if found is not None:
+        return found
+    words = f"{'/'.join(TRUE_WORDS)} or {'/'.join(FALSE_WORDS)}"
+    msg = f"invalid bool value: {value!r}, write one of {words}"
     raise _BadValue(msg)
 
 

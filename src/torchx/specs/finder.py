@@ -4,12 +4,14 @@ import abc
 import importlib
 import inspect
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import ModuleType
 from typing import Any
 
 from torchx._lazy_logger import before_foreign_code, get_logger
-from torchx.errors import InvalidInput
+from torchx._words import did_you_mean
+from torchx.errors import ComponentNotFoundException as ComponentNotFoundException
+from torchx.errors import ComponentValidationException as ComponentValidationException
 from torchx.specs.file_linter import (
     ComponentFunctionValidator,
     get_fn_docstring,
@@ -21,14 +23,6 @@ logger = get_logger(__name__)
 _GROUP = "torchx.components"
 _DOCS = "https://meta-pytorch.org/torchx/latest/advanced.html"
 _BUILTINS = "torchx.components"
-
-
-class ComponentValidationException(InvalidInput):
-    """A component breaks the rules for components."""
-
-
-class ComponentNotFoundException(InvalidInput):
-    """There is no such component."""
 
 
 class _Component:
@@ -190,7 +184,7 @@ class CustomComponentsFinder(ComponentsFinder):
         if fn is None or not callable(fn):
             candidates = [n for n, v in vars(module).items() if inspect.isfunction(v)]
             msg = f"Function {self._name} does not exist in {self._path}"
-            raise ComponentNotFoundException(msg + _did_you_mean(self._name, candidates))
+            raise _not_found(msg, self._name, candidates)
         messages = validate(source, self._name, validators)
         errors = [message.description for message in messages]
         if inspect.isclass(fn):
@@ -468,13 +462,17 @@ def _dotted(name: str, validators: list[ComponentFunctionValidator] | None) -> _
         component = CustomComponentsFinder(module, fn_name).find(validators)[0]
         component.name = name
         return component
-    suggestion = _did_you_mean(name, _all_components(None))
     msg = (
         f"Component `{name}` not found. Please make sure it is one of the builtins: `torchx"
         f" builtins`. Or registered via `[torchx.components]` entry point (see: {_DOCS})."
         " Or addressable as `path/to/file.py:fn` or `pkg.module:fn`"
     )
-    raise ComponentNotFoundException(msg + suggestion)
+    raise _not_found(msg, name, _all_components(None))
+
+
+def _not_found(msg: str, name: str, names: Iterable[str]) -> ComponentNotFoundException:
+    suggestion = did_you_mean(name, names)
+    return ComponentNotFoundException(f"{msg}.{suggestion}" if suggestion else msg)
 
 
 def _exists(module: str) -> bool:
@@ -484,13 +482,6 @@ def _exists(module: str) -> bool:
         return find_spec(module) is not None
     except (ImportError, ValueError, AttributeError):
         return False
-
-
-def _did_you_mean(name: str, candidates: Any) -> str:
-    from difflib import get_close_matches
-
-    close = get_close_matches(name, list(candidates), n=1)
-    return f". Did you mean `{close[0]}`?" if close else ""
 
 
 def get_builtin_source(

@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Sequence
 
+from torchx._files import replace_file
 from torchx._lazy_logger import get_logger
 from torchx.errors import InvalidInput
 from torchx.specs._home import TORCHX_HOME, home_dir
@@ -50,10 +51,7 @@ def remember(place: str, fingerprint: str, image: str) -> None:
     try:
         path = _record(str(TORCHX_HOME()), place)
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        new = f"{path}.{os.getpid()}"
-        with open(new, "w", encoding="utf-8") as file:
-            file.write(f"{fingerprint} {image}")
-        os.replace(new, path)
+        replace_file(path, f"{fingerprint} {image}".encode())
     except (OSError, InvalidInput) as err:
         logger.debug("the image `%s` is not remembered: %s", image, err)
 

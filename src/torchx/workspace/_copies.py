@@ -11,17 +11,16 @@ is one that nobody may write to; or where the user says that no job does.
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
+from torchx._files import exclusive_lock, replace_file
 from torchx._lazy_logger import get_logger
-from torchx._locks import wait_for_lock
-from torchx.errors import InvalidInput
+from torchx.errors import DirectoryTaken, InvalidInput, WorkspaceNotFound
 from torchx.specs._home import TORCHX_HOME, home_dir
 from torchx.specs.api import Workspace
 from torchx.workspace._copy import copy
-from torchx.workspace._errors import WorkspaceNotFound
 from torchx.workspace._tree import Entry, announce, scan, scan_all
 
 logger = get_logger(__name__)
@@ -35,10 +34,6 @@ _ABANDONED_AFTER_S = 86400.0
 """No copy takes a day: what is unfinished then was left by a process that was killed."""
 _ANY_WRITE = 0o222
 _MARK_BYTES = 8
-
-
-class DirectoryTaken(InvalidInput, FileExistsError):
-    """There is something at the place for the copy that was not made for it."""
 
 
 class Copy(NamedTuple):
@@ -63,7 +58,7 @@ def place(workspace: Workspace | str, path: str, *, link_all: bool = False) -> s
         WorkspaceNotFound: if the workspace, or the parent of the path, does not exist.
     """
     target = os.path.realpath(path)
-    with _alone(target):
+    with _exclusive(target):
         there = _inode(target)  # looked for first: a copy is remembered before it is there
         known = _known()
         entries = scan(workspace, leave_out=_copies_and(target, known))
@@ -93,33 +88,17 @@ def is_copy(path: str) -> bool:
     return os.path.realpath(path) in _known()
 
 
-@contextmanager
-def _alone(target: str) -> Iterator[None]:
+def _exclusive(target: str) -> AbstractContextManager[bool]:
     """Keeps other processes from making a copy at the same place, where locks work."""
+    name = f".lock-{_record_name(target)[:2]}"
     try:
-        lock = os.path.join(TORCHX_HOME("workspaces"), f".lock-{_record_name(target)[:2]}")
-        fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock = os.path.join(TORCHX_HOME("workspaces"), name)
     except (OSError, InvalidInput) as err:
         logger.debug("no lock for `%s`: %s", target, err)
-        yield
-        return
-    try:
-        _lock(fd, target)
-        yield
-    finally:
-        os.close(fd)
-
-
-def _lock(fd: int, target: str) -> None:
-    import fcntl
-
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        logger.info("waiting for another process that copies to `%s`", target)
-        wait_for_lock(fd)
-    except OSError as err:  # a file system without locks
-        logger.debug("no lock for `%s`: %s", target, err)
+        return nullcontext(False)
+    return exclusive_lock(
+        lock, lambda: logger.info("waiting for another process that copies to `%s`", target)
+    )
 
 
 def _inode(path: str) -> int | None:
@@ -358,10 +337,7 @@ def _remember(target: str, made: Copy, entries: Sequence[Entry]) -> None:
     try:
         record = os.path.join(TORCHX_HOME("workspaces"), _record_name(target))
         for path, data in ((_marks_file(target), marks), (record, text)):
-            new = f"{path}.{os.getpid()}"
-            with open(new, "wb") as file:
-                file.write(data)
-            os.replace(new, path)
+            replace_file(path, data)
     except (OSError, InvalidInput) as err:
         logger.debug("the copy `%s` is not remembered, it cannot be reused: %s", target, err)
 

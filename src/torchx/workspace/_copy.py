@@ -6,12 +6,12 @@ import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from torchx._files import write_all
 from torchx._filesystem import filesystem
 from torchx._lazy_logger import get_logger
-from torchx.errors import InvalidInput, TorchXError
+from torchx.errors import InvalidInput, TorchXError, UnwritableDirectory, WorkspaceNotFound
 from torchx.specs.api import Workspace
 from torchx.workspace import _ext4
-from torchx.workspace._errors import WorkspaceNotFound
 from torchx.workspace._tree import (
     Entry,
     is_local,
@@ -28,10 +28,6 @@ _READ_AT_ONCE_BYTES = 1 << 17
 _ENTRIES_PER_TASK = 256
 _MOST_THREADS = 8
 """They pay where a file system is on a network, with a round trip for each call."""
-
-
-class UnwritableDirectory(TorchXError, OSError):
-    """A directory that a workspace is copied to cannot be written."""
 
 
 def copy(entries: Sequence[Entry], outdir: str) -> None:
@@ -277,7 +273,7 @@ def _copy_file(entry: Entry, path: str, umask: int) -> None:
         if status is None or entry.size > _READ_AT_ONCE_BYTES:
             _copy_content(entry, out)
         else:
-            _write_all(read_small(entry), out)
+            write_all(out, read_small(entry))
         if entry.mode & umask:
             os.fchmod(out, entry.mode)
         if status is not None:
@@ -307,12 +303,6 @@ def _umask() -> int:
         return 0o7777
 
 
-def _write_all(data: bytes, out: int) -> None:
-    written = os.write(out, data) if data else 0
-    while written < len(data):
-        written += os.write(out, memoryview(data)[written:])
-
-
 def _copy_content(entry: Entry, out: int) -> None:
     with open_entry(entry) as source:
         if entry.status is not None:
@@ -320,7 +310,7 @@ def _copy_content(entry: Entry, out: int) -> None:
                 return
             source.seek(os.lseek(out, 0, os.SEEK_CUR))
         while data := source.read(1 << 20):
-            _write_all(data, out)
+            write_all(out, data)
 
 
 def _copied_by_kernel(source: int, out: int) -> bool:

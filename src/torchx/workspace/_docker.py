@@ -9,7 +9,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from torchx._lazy_logger import get_logger
-from torchx.errors import BackendUnavailable, InvalidInput, TorchXError, UnexpectedReply
+from torchx.errors import (
+    BackendUnavailable,
+    InvalidInput,
+    NotInstalled,
+    TorchXError,
+    TransferFailed,
+    UnexpectedReply,
+)
 from torchx.workspace import _transfers
 from torchx.workspace._tar import TarStream
 
@@ -28,7 +35,7 @@ def connect() -> Any:
     """A client of the daemon that the environment names.
 
     Raises:
-        ModuleNotFoundError: if the Docker SDK is not installed.
+        NotInstalled: (a ``ModuleNotFoundError``) if the Docker SDK is not installed.
         BackendUnavailable: if no daemon answers.
     """
     try:
@@ -36,8 +43,8 @@ def connect() -> Any:
     except ModuleNotFoundError as err:
         if err.name != "docker":
             raise
-        msg = "building images needs the Docker SDK; install it with: pip install 'torchx[docker]'"
-        raise ModuleNotFoundError(msg, name="docker") from None
+        msg = "building images needs the Docker SDK"
+        raise NotInstalled(msg, name="docker", extra="docker") from None
     with translated("connect"):
         try:
             knock()
@@ -136,7 +143,7 @@ def find_or_pull(client: Any, image: str, *, required: bool, quiet: bool = False
     try:
         _pull(client, image, quiet)
         return image_id(client, image)
-    except (InvalidInput, BackendUnavailable, _transfers.TransferFailed) as err:
+    except (InvalidInput, BackendUnavailable, TransferFailed) as err:
         if required:
             msg = f"the image `{image}` is not on this machine and cannot be pulled: {err}"
             raise InvalidInput(msg) from err
@@ -262,12 +269,12 @@ def push(client: Any, image: str, repository: str, tag: str, *, quiet: bool = Fa
     for pause_s in (*_PUSH_PAUSES_S, None):
         try:
             return _push_once(client, repository, tag, quiet)
-        except (_transfers.TransferFailed, BackendUnavailable) as err:
+        except (TransferFailed, BackendUnavailable) as err:
             if pause_s is None or _PERMANENT.search(str(err)):
                 if isinstance(err, BackendUnavailable):
                     raise
                 msg = f"cannot push `{repository}:{tag}`: {err}{_advice(str(err))}"
-                raise _transfers.TransferFailed(msg) from err
+                raise TransferFailed(msg) from err
             logger.warning("cannot push `%s:%s`, trying again: %s", repository, tag, err)
             time.sleep(pause_s)
     raise AssertionError  # the last round returns or raises

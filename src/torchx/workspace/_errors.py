@@ -1,20 +1,12 @@
 """What can be wrong with a workspace."""
 
-from torchx.errors import InvalidInput, TorchXError
+from torchx.errors import UnreadableWorkspace
 
 LEAVE_OUT = (
     "leave it out with a line in the ignore file of its project: `.torchxignore`, or"
     " `.dockerignore` if the project has only that"
 )
 """Advice about a file; where both are there, the second is not read."""
-
-
-class WorkspaceNotFound(InvalidInput, FileNotFoundError):
-    """There is nothing at the place that was given as a workspace."""
-
-
-class UnreadableWorkspace(TorchXError, OSError):
-    """A file of the workspace could not be read; nothing was sent."""
 
 
 def unreadable(path: str, err: Exception) -> UnreadableWorkspace:

@@ -5,8 +5,8 @@ import os
 import struct
 from collections.abc import Generator, Iterator, Sequence
 
-from torchx.errors import TorchXError
-from torchx.workspace._errors import LEAVE_OUT, UnreadableWorkspace
+from torchx.errors import TorchXError, UnreadableWorkspace
+from torchx.workspace._errors import LEAVE_OUT
 from torchx.workspace._tree import Entry, open_entry, read_small
 
 CHUNK_BYTES = 1 << 20

@@ -7,13 +7,9 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any, TextIO
 
-from torchx.errors import TorchXError
+from torchx.errors import TransferFailed
 
 _BLUE, _END = "\033[34m", "\033[0m"
-
-
-class TransferFailed(TorchXError, RuntimeError):
-    """The daemon could not pull or push an image; its own words are the message."""
 
 
 def show(events: Iterable[Mapping[str, Any]], stream: TextIO | None, verb: str) -> None:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from torchx._filesystem import filesystem
 from torchx._lazy_logger import get_logger
-from torchx.errors import InvalidInput
+from torchx.errors import InvalidInput, WorkspaceNotFound
 from torchx.specs._home import home_dir
 from torchx.specs.api import Workspace
 from torchx.workspace import _walk
-from torchx.workspace._errors import LEAVE_OUT, WorkspaceNotFound, unreadable
+from torchx.workspace._errors import LEAVE_OUT, unreadable
 from torchx.workspace._ignore import literal_pattern
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from torchx._words import closest
 from torchx.cli import _output, _secrets
 from torchx.cli._log_printer import LogPrinter
-from torchx.cli._suggest import closest
 
 
 class Terminal(io.StringIO):

@@ -6,8 +6,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from torchx._files import try_lock
 from torchx._lazy_logger import get_logger
-from torchx.errors import BackendUnavailable, TorchXError
+from torchx.errors import (
+    BackendUnavailable,
+    DockerNotInstalled,
+    DockerRefused,
+    TransferFailed,
+)
 from torchx.version import __version__
 
 from ._request import LABEL_APP_ID, LABEL_VERSION, NETWORK, DockerContainer
@@ -39,22 +45,6 @@ I = TypeVar("I")  # noqa: E741 - an item
 logger = get_logger(__name__)
 
 
-class DockerNotInstalled(TorchXError, ModuleNotFoundError):
-    """The Python package ``docker`` is missing."""
-
-
-class DockerRefused(TorchXError, RuntimeError):
-    """The daemon answered with an error.
-
-    Args:
-        status: HTTP status.
-    """
-
-    def __init__(self, message: str, status: int) -> None:
-        super().__init__(message)
-        self.status = status
-
-
 def has_docker() -> bool:
     """Whether the Python package is installed and a daemon answers."""
     try:
@@ -77,11 +67,8 @@ def connect() -> Any:
     except ModuleNotFoundError as err:
         if err.name != "docker":
             raise
-        msg = (
-            "`local_docker` needs the Python package of Docker, install it with: "
-            "pip install 'torchx[docker]'"
-        )
-        raise DockerNotInstalled(msg, name="docker") from None
+        msg = "`local_docker` needs the Python package of Docker"
+        raise DockerNotInstalled(msg, name="docker", extra="docker") from None
     from torchx.workspace._docker import knock
 
     try:
@@ -358,7 +345,7 @@ class Daemon:
             events = self.api.pull(repository, tag=tag or "latest", stream=True, decode=True)
             try:
                 _transfers.show(events, shown, "pull")
-            except _transfers.TransferFailed as err:
+            except TransferFailed as err:
                 raise DockerRefused(f"Docker cannot pull image `{image}`: {err}", 0) from None
 
     def remove_network(self) -> None:
@@ -538,7 +525,6 @@ def _has_network(client: Any) -> bool:
 @contextmanager
 def _network_lock() -> Iterator[None]:
     """One process at a time: the daemon may make two networks of one name at once."""
-    import fcntl
     import tempfile
 
     path = os.path.join(tempfile.gettempdir(), _NETWORK_LOCK)
@@ -548,15 +534,11 @@ def _network_lock() -> Iterator[None]:
         fd = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         deadline = time.monotonic() + _NETWORK_LOCK_S
-        while True:
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() >= deadline:
-                    msg = f"`{path}` is locked for {_NETWORK_LOCK_S} s: who holds it? (`fuser`)"
-                    raise BackendUnavailable(msg) from None
-                time.sleep(0.05)
+        while not try_lock(fd):
+            if time.monotonic() >= deadline:
+                msg = f"`{path}` is locked for {_NETWORK_LOCK_S} s: who holds it? (`fuser`)"
+                raise BackendUnavailable(msg)
+            time.sleep(0.05)
         yield
     finally:
         os.close(fd)

@@ -6,9 +6,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from torchx._lazy_logger import get_logger
-from torchx.errors import BackendUnavailable, JobStartError, TorchXError
+from torchx.errors import BackendUnavailable, DockerRefused, JobStartError, TorchXError
 
-from ._client import Daemon, DockerRefused, ensure_network, in_parallel
+from ._client import Daemon, ensure_network, in_parallel
 from ._request import LABEL_REPLICA_ID, NETWORK, DockerContainer, DockerJob
 
 if TYPE_CHECKING:

@@ -5,11 +5,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from torchx.errors import BackendUnavailable
+from torchx.errors import BackendUnavailable, DockerRefused
 from torchx.schedulers._tracebacks import tracebacks_in
 from torchx.schedulers.api import LogBlock, Stream, split_lines
 
-from ._client import Daemon, DockerRefused, EventCursor, as_seconds, errors_of, repeated
+from ._client import Daemon, EventCursor, as_seconds, errors_of, repeated
 
 if TYPE_CHECKING:
     from queue import SimpleQueue

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from torchx._lazy_logger import get_logger
-from torchx.errors import InvalidInput, UnsupportedRequest
+from torchx.errors import InvalidInput, MountNotSupported, UnsupportedRequest
 from torchx.schedulers.devices import get_device_mounts
-from torchx.settings import ENV_TORCHX_IMAGE
+from torchx.settings import ENV_TORCHX_IMAGE, ENV_TORCHX_RANK0_HOST
 from torchx.specs._macros import MacroPlan
 from torchx.specs.api import (
     AppDef,
@@ -29,7 +29,7 @@ LABEL_ROLE_NAME: str = "torchx.pytorch.org/role-name"
 LABEL_REPLICA_ID: str = "torchx.pytorch.org/replica-id"
 NETWORK = "torchx"
 """Name of the bridge network on which the replicas find each other by name."""
-RANK0_ENV = "TORCHX_RANK0_HOST"
+RANK0_ENV = ENV_TORCHX_RANK0_HOST
 
 _PART_CHARS = 30
 """What is kept of the app's id (its end) and of the role's name (its beginning) in a name."""
@@ -63,10 +63,6 @@ class DockerJob:
         return render_request(self)
 
     __str__ = __repr__
-
-
-class MountNotSupported(InvalidInput, TypeError):
-    """A role has a mount of a kind that Docker does not know."""
 
 
 class _Quoted(str):

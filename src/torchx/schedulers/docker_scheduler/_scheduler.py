@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from torchx.errors import InvalidInput, UnsupportedRequest
+from torchx.errors import LogsNotFound, UnsupportedRequest
 from torchx.schedulers._tracebacks import is_consequence
 from torchx.schedulers.api import (
     DescribeAppResponse,
@@ -349,10 +349,6 @@ class DockerScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
 
 _SEARCHED_REPLICAS = 8
 """In how many failed replicas the cause is looked for."""
-
-
-class LogsNotFound(InvalidInput, RuntimeError):
-    """There is no such app, role or replica."""
 
 
 def _as_opts(cfg: object) -> Opts:

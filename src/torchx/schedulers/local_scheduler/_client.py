@@ -9,6 +9,7 @@ from typing import Any
 
 from torchx import _local_supervisor
 from torchx.errors import BackendUnavailable, JobStartError
+from torchx.settings import ENV_TORCHX_LOCAL_JOB
 
 from ._record import JobRecord
 from ._store import Store
@@ -268,7 +269,7 @@ def settle(store: Store, record: JobRecord) -> bool:
             # the supervisor was killed between its last two steps
             store.finish(record, view.state.name, view.ended_ns)
             return False
-        cookie = f"TORCHX_LOCAL_JOB={record.text('app_id')}".encode()
+        cookie = f"{ENV_TORCHX_LOCAL_JOB}={record.text('app_id')}".encode()
         deadline = time.monotonic() + CANCEL_ANSWER_S
         while (left := tree.carrying(cookie)) and time.monotonic() < deadline:
             for target in left:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
+from torchx import _files
 from torchx.schedulers.api import LogBlock, LogReport, Stream, split_lines
 
 from ._supervise.journal import INDEX_RECORD_BYTES, STREAM_END, STREAM_STDERR, STREAM_STDOUT
@@ -255,16 +256,9 @@ def lines_of(blocks: Iterable[LogBlock]) -> Iterator[str]:
 def last_lines(folder: str, count: int) -> "list[str]":
     """The last lines of an attempt's errors, or of all it printed if it wrote no errors."""
     for name in ("stderr.log", "combined.log"):
-        try:
-            with open(os.path.join(folder, name), "rb") as f:
-                size = f.seek(0, os.SEEK_END)
-                f.seek(max(0, size - 65536))
-                text = f.read().decode("utf-8", "replace")
-        except OSError:
-            continue
-        lines = [line.rstrip() for line in text.split("\n") if line.strip()]
+        lines = _files.last_lines(os.path.join(folder, name), count)
         if lines:
-            return lines[-count:]
+            return lines
     return []
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from torchx.errors import InvalidInput, JobStartError
+from torchx.settings import ENV_TORCHX_RANK0_HOST
 from torchx.specs._macros import MacroPlan
 from torchx.specs.api import AppDef, Role, macros
 
@@ -19,7 +20,7 @@ STDERR_LOG = "stderr.log"
 COMBINED_LOG = "combined.log"
 NA = "<N/A>"
 ENV_CUDA_VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
-RANK0_ENV = "TORCHX_RANK0_HOST"
+RANK0_ENV = ENV_TORCHX_RANK0_HOST
 NAME_BYTES_MAX = 200
 """Bound on names that become file names, which may have 255 bytes with what is added to them."""
 

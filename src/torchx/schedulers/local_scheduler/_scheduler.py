@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from torchx.errors import InvalidInput
+from torchx.errors import InvalidInput, LogsNotFound, UnknownApp
 from torchx.schedulers.api import (
     DescribeAppResponse,
     FailedReplica,
@@ -440,17 +440,6 @@ class LocalScheduler(Scheduler[Opts]):
                 )
             )
         return failed
-
-
-class UnknownApp(InvalidInput, KeyError):
-    """There is no record of the app."""
-
-    def __str__(self) -> str:
-        return str(self.args[0])
-
-
-class LogsNotFound(InvalidInput, RuntimeError):
-    """The app has no such role or replica."""
 
 
 _OPTION_NAMES = frozenset(Opts.__dataclass_fields__) - {"_extra_cfg"}

@@ -18,6 +18,7 @@ import json
 import os
 from typing import TYPE_CHECKING, Any
 
+from torchx._files import take_lock, try_lock, write_all
 from torchx.errors import JobStartError
 from torchx.specs._home import home_dir
 
@@ -95,11 +96,9 @@ class Store:
         return folder, lock
 
     def _lock(self, folder: str) -> int:
-        import fcntl
-
         fd = os.open(os.path.join(folder, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX)
+            take_lock(fd)
         except BaseException:
             os.close(fd)
             raise
@@ -107,19 +106,18 @@ class Store:
 
     def try_lock(self, app_id: str) -> int | None:
         """The lock of a job that nobody supervises; ``None`` while somebody does."""
-        import fcntl
-
         try:
             fd = os.open(os.path.join(self.job_dir(app_id), "lock"), os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
             return None
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as err:
+            locked = try_lock(fd)
+        except BaseException:
             os.close(fd)
-            if err.errno in (errno.EAGAIN, errno.EACCES):
-                return None
             raise
+        if not locked:
+            os.close(fd)
+            return None
         return fd
 
     def read(self, app_id: str) -> JobRecord | None:
@@ -216,7 +214,7 @@ class Store:
 def _write(path: str, data: bytes) -> None:
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
-        journal.write_all(fd, data)
+        write_all(fd, data)
     finally:
         os.close(fd)
 

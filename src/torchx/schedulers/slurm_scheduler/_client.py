@@ -8,7 +8,13 @@ import time
 from typing import TYPE_CHECKING
 
 from torchx._lazy_logger import get_logger
-from torchx.errors import BackendUnavailable, InvalidInput, JobStartError, UnexpectedReply
+from torchx.errors import (
+    BackendUnavailable,
+    InvalidInput,
+    JobStartError,
+    ProgramNotFound,
+    UnexpectedReply,
+)
 
 from . import _sacct, _squeue
 from ._states import NativeJob
@@ -66,10 +72,6 @@ def _text(output: object) -> str:
     if isinstance(output, bytes):
         return output.decode("utf-8", "replace")
     return str(output or "")
-
-
-class ProgramNotFound(BackendUnavailable):
-    """A program of Slurm is not on this machine."""
 
 
 def _missing(program: str) -> ProgramNotFound:

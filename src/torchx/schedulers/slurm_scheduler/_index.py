@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from torchx._files import replace_file
 from torchx.specs._home import home_dir
 
 from ._request import safe_name
@@ -245,9 +246,7 @@ def remember(app_id: str, place: Place) -> None:
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
         path = os.path.join(folder, f"{app_id}-{place.token}.json")
-        with open(f"{path}.new", "w", encoding="utf-8") as f:
-            json.dump({**data, "record": place.record}, f)
-        os.replace(f"{path}.new", path)
+        replace_file(path, json.dumps({**data, "record": place.record}).encode())
     except OSError:
         return  # an aid only: Slurm knows the job
 

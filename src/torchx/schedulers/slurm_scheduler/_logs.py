@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
+from torchx import _files
 from torchx.schedulers.api import Stream
 
 from ._index import Place, log_path, notes_dir, read_progress
@@ -241,19 +242,7 @@ def last_lines(
 ) -> list[str]:
     """The last lines of an attempt's errors, or of its output if it wrote no errors."""
     for suffix in ("err", "out"):
-        lines = tail(log_path(work_dir, app_id, role, k, attempt, suffix), count)
+        lines = _files.last_lines(log_path(work_dir, app_id, role, k, attempt, suffix), count)
         if lines:
             return lines
     return []
-
-
-def tail(path: str, count: int) -> list[str]:
-    """The last lines of a file that are not empty."""
-    try:
-        with open(path, "rb") as f:
-            size = f.seek(0, os.SEEK_END)
-            f.seek(max(0, size - 65536))
-            text = f.read().decode("utf-8", "replace")
-    except OSError:
-        return []
-    return [line.rstrip() for line in text.split("\n") if line.strip()][-count:]

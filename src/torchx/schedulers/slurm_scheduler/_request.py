@@ -6,12 +6,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from torchx.errors import InvalidInput, UnsupportedRequest
+from torchx.settings import ENV_TORCHX_RANK0_HOST
 from torchx.specs._macros import MacroPlan
 from torchx.specs.api import AppDef, BindMount, CfgVal, RetryPolicy, Role, macros
 
 from ._options import check_options, check_text, has_rival, parse_args, signal_to_steps, unfit
 
-RANK0_ENV = "TORCHX_RANK0_HOST"
+RANK0_ENV = ENV_TORCHX_RANK0_HOST
 GPUS_PER_NODE_SINCE = (24, 11)
 DIRTY = re.compile(r"[^A-Za-z0-9._-]")
 _NAME_MAX = 100

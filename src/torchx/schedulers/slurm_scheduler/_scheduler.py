@@ -7,8 +7,8 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from torchx._locks import wait_for_lock
-from torchx.errors import InvalidInput, UnknownName
+from torchx._files import exclusive_lock, replace_file
+from torchx.errors import InvalidInput, LogsNotFound, UnknownApp
 from torchx.schedulers.api import (
     DescribeAppResponse,
     FailedReplica,
@@ -45,14 +45,6 @@ SCRIPT = "torchx-sbatch.sh"
 NEW_JOB_S = 10.0
 """How long a job that was just submitted may be missing from what Slurm tells."""
 _FINAL_FOR_S = 60.0
-
-
-class UnknownJob(UnknownName):
-    """Slurm knows no job of that id, and no notes of one were found."""
-
-
-class LogsNotFound(InvalidInput, RuntimeError):
-    """There is no such replica."""
 
 
 class SlurmScheduler(MultiWorkspaceMixin, Scheduler[SlurmOpts]):
@@ -152,7 +144,8 @@ class SlurmScheduler(MultiWorkspaceMixin, Scheduler[SlurmOpts]):
         except OSError as err:
             msg = f"option `job_dir`: cannot make `{job_dir}`: {err.strerror}"
             raise InvalidInput(msg) from None
-        with _locked(os.path.join(job_dir, f".{SCRIPT}.lock")):
+        # nobody else replaces the script until sbatch has read it
+        with exclusive_lock(os.path.join(job_dir, f".{SCRIPT}.lock")):
             return self._submit(request, job_dir, job_dir)
 
     def _submit(self, request: SlurmBatchRequest, folder: str, work_dir: str) -> str:
@@ -163,7 +156,8 @@ class SlurmScheduler(MultiWorkspaceMixin, Scheduler[SlurmOpts]):
 
         token = random_id()
         path = os.path.join(folder, SCRIPT)
-        _write_private(path, request.materialize())
+        script = request.materialize().encode(errors="surrogateescape")
+        replace_file(path, script, mode=0o600)  # it holds the environment
         argv = list(request.cmd)
         if request.job_dir is not None:
             argv.append(f"--chdir={work_dir}")
@@ -351,7 +345,7 @@ class SlurmScheduler(MultiWorkspaceMixin, Scheduler[SlurmOpts]):
         written before the call; later lines come as they are written.
 
         Raises:
-            UnknownJob: (a ``KeyError``) if nothing is known of the job.
+            UnknownApp: (a ``KeyError``) if nothing is known of the job.
             LogsNotFound: (a ``RuntimeError``) if there is no such role or replica.
         """
         from . import _logs
@@ -386,7 +380,7 @@ class SlurmScheduler(MultiWorkspaceMixin, Scheduler[SlurmOpts]):
         shown = self._look(app_id)
         if shown is None:
             msg = f"there is no Slurm job `{app_id}`; `torchx list -s slurm` shows yours"
-            raise UnknownJob(msg)
+            raise UnknownApp(msg)
         place = self._place(app_id, shown.native) or _index.Place(os.getcwd())
         found = [(role.name, role.replicas) for role in shown.roles]
         if not found and shown.native is not None:
@@ -510,34 +504,6 @@ def _just_submitted(app_id: str, place: "Place") -> "NativeJob":
         for role in roles_of(place.record)
     )
     return NativeJob(app_id, components, place.work_dir)
-
-
-def _write_private(path: str, text: str) -> None:
-    """Replaces a file by one that only its owner may read: it holds the environment."""
-    new = f"{path}.{os.getpid()}.new"
-    fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    try:
-        with open(fd, "w", encoding="utf-8", errors="surrogateescape", newline="\n") as f:
-            f.write(text)
-        os.replace(new, path)
-    except BaseException:
-        os.unlink(new)
-        raise
-
-
-class _locked:
-    """Keeps others from replacing the script of a ``job_dir`` until sbatch has read it."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._fd = -1
-
-    def __enter__(self) -> None:
-        self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        wait_for_lock(self._fd)  # without one: two submissions at once are rare
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._fd)
 
 
 def create_scheduler(

@@ -2,7 +2,8 @@
 
 What differs from replica to replica is resolved where it runs: each task of a step gets a small
 POSIX shell program by srun's input (arguments and variables of the environment would be seen in
-``ps``), knows its rank, and redirects its output into its own files.
+``ps``), knows its rank, and redirects its output into its own files. Variables whose names begin
+with ``TORCHX_`` are spelled as in ``torchx.settings``; those in small letters are the script's own.
 """
 
 import json

@@ -18,6 +18,7 @@ from torchx.schedulers.api import (
     Role,
     Scheduler,
 )
+from torchx.settings import ENV_TORCHX_ATTEMPT
 from torchx.specs.api import Resource, is_terminal
 
 V = TypeVar("V")
@@ -143,7 +144,7 @@ class ContractParts:
     requires_resource: bool = True
     """Whether an app with a role without resource is refused."""
 
-    attempt_variable: str = "TORCHX_ATTEMPT"
+    attempt_variable: str = ENV_TORCHX_ATTEMPT
     """Environment variable with the attempt of a replica, where attempts are declared."""
 
     @pytest.fixture

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from torchx.errors import InvalidInput, UnexpectedReply, UnsupportedRequest
+from torchx.errors import InvalidInput, RefusedByRegistry, UnexpectedReply, UnsupportedRequest
 from torchx.workspace._registry._blobs import has_digest
 from torchx.workspace._registry._cache import Cache
 from torchx.workspace._registry._client import (
@@ -19,7 +19,7 @@ from torchx.workspace._registry._client import (
     Manifest,
     Registry,
 )
-from torchx.workspace._registry._http import RefusedByRegistry, Retries
+from torchx.workspace._registry._http import Retries
 from torchx.workspace._registry._reference import Reference, is_digest
 
 _MAX_CONFIG = 16 << 20

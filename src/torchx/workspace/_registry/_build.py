@@ -11,7 +11,7 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from typing import Any
 
 from torchx._lazy_logger import get_logger
-from torchx.errors import BackendUnavailable, InvalidInput
+from torchx.errors import BackendUnavailable, InvalidInput, RefusedByRegistry
 from torchx.specs.api import Workspace
 from torchx.version import __version__
 from torchx.workspace._errors import LEAVE_OUT
@@ -26,7 +26,7 @@ from torchx.workspace._registry._blobs import (
 )
 from torchx.workspace._registry._cache import Cache
 from torchx.workspace._registry._client import OCI_MANIFEST, Manifest, Registry
-from torchx.workspace._registry._http import RefusedByRegistry, Retries
+from torchx.workspace._registry._http import Retries
 from torchx.workspace._registry._layer import Layer, make_layer
 from torchx.workspace._registry._plan import Plan, forget_plan, keep_plan
 from torchx.workspace._registry._reference import parse_reference, parse_repository

@@ -11,8 +11,8 @@ import urllib.request
 from collections.abc import Mapping
 
 from torchx.errors import InvalidInput, UnexpectedReply
+from torchx.settings import ENV_TORCHX_INSECURE_REGISTRIES
 
-_INSECURE_ENV = "TORCHX_INSECURE_REGISTRIES"
 _CERTIFICATES = ("/etc/docker/certs.d", "~/.config/docker/certs.d")
 
 
@@ -25,7 +25,7 @@ def is_insecure(host: str, env: Mapping[str, str] = os.environ) -> bool:
     name = urllib.parse.urlsplit(f"//{host}").hostname or ""
     if name in ("localhost", "::1") or re.fullmatch(r"127(\.\d{1,3}){3}", name):
         return True
-    named = re.split(r"[,;\s]+", env.get(_INSECURE_ENV, ""))
+    named = re.split(r"[,;\s]+", env.get(ENV_TORCHX_INSECURE_REGISTRIES, ""))
     return host in named or name in named
 
 
@@ -51,7 +51,7 @@ def untrusted(host: str, err: ssl.SSLCertVerificationError) -> str:
     return (
         f"the certificate of registry `{host}` is not trusted: {err.verify_message}; put its CA"
         f" into {_CERTIFICATES[0]}/{host}/ca.crt; if it speaks plain HTTP, name it in"
-        f" {_INSECURE_ENV}"
+        f" {ENV_TORCHX_INSECURE_REGISTRIES}"
     )
 
 

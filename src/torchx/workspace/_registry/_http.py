@@ -16,7 +16,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from torchx._lazy_logger import get_logger
-from torchx.errors import BackendUnavailable, InvalidInput, TorchXError, UnexpectedReply
+from torchx.errors import (
+    BackendUnavailable,
+    InvalidInput,
+    RefusedByRegistry,
+    TorchXError,
+    UnexpectedReply,
+)
 from torchx.version import __version__
 from torchx.workspace._registry._auth import Credentials, find_credentials, parse_challenges
 from torchx.workspace._registry._connection import connect, is_insecure, untrusted
@@ -365,18 +371,6 @@ class Http:
         if reply.status in (400, 404, 405, 413, 415):
             return RefusedByRegistry(msg, reply.status)
         return UnexpectedReply(f"{request.method} {request.url}", said)
-
-
-class RefusedByRegistry(InvalidInput):
-    """The registry does not do what was asked for.
-
-    Args:
-        status: its HTTP status.
-    """
-
-    def __init__(self, message: str, status: int) -> None:
-        super().__init__(message)
-        self.status = status
 
 
 def _exchange(

@@ -7,16 +7,9 @@ import urllib.parse
 from collections.abc import Callable, Iterator
 
 from torchx._lazy_logger import get_logger
-from torchx.errors import TorchXError
+from torchx.errors import RefusedByRegistry, TorchXError
 from torchx.workspace._registry._blobs import Blob
-from torchx.workspace._registry._http import (
-    Body,
-    Http,
-    Interrupted,
-    RefusedByRegistry,
-    Reply,
-    Request,
-)
+from torchx.workspace._registry._http import Body, Http, Interrupted, Reply, Request
 
 _AT_ONCE = 1 << 20
 """A blob up to this size goes in one request."""

@@ -23,7 +23,9 @@ KILL_WAIT_S = 5.0
 STOP_TICK_S = 0.02
 """How often the processes that are being stopped are looked at."""
 PIPE_BYTES = 1 << 20
+# names of `torchx.settings`, which the supervisor cannot import
 COOKIE = "TORCHX_LOCAL_JOB"
+ATTEMPT = "TORCHX_ATTEMPT"
 """Environment variable by which every process of a job is known."""
 
 
@@ -247,7 +249,7 @@ class Supervisor:
         if path:
             env["PATH"] = os.pathsep.join(p.strip(os.pathsep) for p in path)
         env.setdefault("PYTHONUNBUFFERED", "x")
-        env["TORCHX_ATTEMPT"] = str(replica.attempt)
+        env[ATTEMPT] = str(replica.attempt)
         env[COOKIE] = str(self.spec["app_id"])
         default = os.path.join(replica.dir, "error.json")
         if env.get("TORCHELASTIC_ERROR_FILE") == default:
