@@ -10,6 +10,7 @@ import pytest
 
 from torchx.schedulers.api import (
     AppDef,
+    AppDryRunInfo,
     CfgVal,
     DescribeAppResponse,
     FailedReplica,
@@ -68,9 +69,15 @@ class Jobs:
         """An app of one role that runs Python code."""
         return AppDef(APP, [self.role("python3", "-c", code, *args, **more)])
 
-    def start(self, app: AppDef) -> str:
-        """Submits the app; it is ended after the test."""
-        app_id = self.scheduler.submit(app, self._opts)
+    def start(self, app: AppDef, **more_opts: CfgVal) -> str:
+        """Submits the app, with further options; it is ended after the test."""
+        app_id = self.scheduler.submit(app, {**self._opts, **more_opts})
+        self._started.append(app_id)
+        return app_id
+
+    def schedule(self, info: AppDryRunInfo[Any]) -> str:
+        """Submits a dry run; the app is ended after the test."""
+        app_id = self.scheduler.schedule(info)
         self._started.append(app_id)
         return app_id
 
