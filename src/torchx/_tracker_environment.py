@@ -1,8 +1,9 @@
 """The variables by which a launcher tells its jobs about trackers."""
 
+from typing import TYPE_CHECKING
+
 from torchx.settings import TRACKER_PREFIX
 
-TYPE_CHECKING = False  # see `torchx/__init__.py`
 if TYPE_CHECKING:
     from collections.abc import Mapping
 

@@ -4,7 +4,8 @@ The second parent of a class is what was raised before there was this one, or wh
 in such a case: ``except`` clauses that were written for it go on working.
 """
 
-TYPE_CHECKING = False  # the name alone tells type checkers; `typing` costs half a bare start
+from typing import TYPE_CHECKING
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -111,7 +112,7 @@ class ComponentNotFoundException(InvalidInput):
 
 
 class LogsNotFound(InvalidInput, RuntimeError):
-    """There is no such app, role or replica to read logs of."""
+    """There is no such app, role, replica or attempt to read logs of."""
 
 
 # Something is not installed. -------------------------------------------------------------------

@@ -6,8 +6,8 @@ Nothing else in this package writes to stdout. Each stream is judged by itself, 
 
 import os
 import sys
+from typing import TYPE_CHECKING
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     import logging
     from collections.abc import Iterable, Sequence
@@ -86,9 +86,9 @@ def palette(stream: "TextIO") -> Palette:
 
 def log() -> "logging.Logger":
     """The logger of the command line; `logging` is left alone where nothing is logged."""
-    from torchx._lazy_logger import before_foreign_code
+    from torchx._startup.lazy_logger import configure_now
 
-    before_foreign_code()
+    configure_now()
     import logging
 
     return logging.getLogger("torchx.cli")
@@ -100,7 +100,7 @@ def configure_logging(level: int) -> None:
     Takes effect before the first record: `logging` costs a third of a bare start, and most
     commands log nothing.
     """
-    from torchx._lazy_logger import defer_configuration
+    from torchx._startup.lazy_logger import configure_later
 
     on = palette(sys.stderr)
     blue = "\033[34m" if on.endc else ""
@@ -118,7 +118,7 @@ def configure_logging(level: int) -> None:
     if "logging" in sys.modules:
         configure()
     else:
-        defer_configuration(configure)
+        configure_later(configure)
 
 
 def out(text: str, end: str = "\n") -> None:

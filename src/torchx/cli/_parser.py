@@ -3,12 +3,12 @@
 import argparse
 import os
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from torchx._words import did_you_mean
 from torchx.cli import _help, _output, argparse_util
 from torchx.util._terminal import help_width
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 

@@ -1,12 +1,12 @@
 """Actions for options that may be given once and have their default in ``.torchxconfig``."""
 
 import argparse
+from typing import TYPE_CHECKING
 
 from torchx._words import FALSE_WORDS, TRUE_WORDS, did_you_mean, parse_bool
 from torchx.cli import _output
 from torchx.errors import InvalidInput
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     import weakref
     from collections.abc import Sequence

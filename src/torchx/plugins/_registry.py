@@ -5,8 +5,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, overload
 
-from torchx._lazy_logger import get_logger
-from torchx._plugin_lookup import discovery_lock
+from torchx._startup.lazy_logger import get_logger
+from torchx._startup.plugin_lookup import discovery_lock
 from torchx.errors import InvalidInput
 from torchx.plugins._registration import NAMED_RESOURCES_ATTR
 from torchx.plugins._types import PluginSource, PluginType, RegistrationError, describe_error

@@ -129,7 +129,7 @@ def _check_tracker_names(trackers: Mapping[str, str | None], factories: Mapping[
             raise InvalidInput(msg)
 
 
-def accepts(method: Callable[..., Any], *args: object) -> bool:
+def takes_args(method: Callable[..., Any], *args: object) -> bool:
     """Whether the method can be called like that; older schedulers take fewer arguments."""
     try:
         inspect.signature(method).bind(*args)
@@ -140,7 +140,7 @@ def accepts(method: Callable[..., Any], *args: object) -> bool:
     return True
 
 
-def understood(factory: Callable[..., Any], params: Mapping[str, object]) -> Mapping[str, object]:
+def known_params(factory: Callable[..., Any], params: Mapping[str, object]) -> Mapping[str, object]:
     """The parameters that a scheduler's factory takes; plugins may leave out ``**kwargs``."""
     target = _target(factory) if isinstance(factory, EntryPointLoader) else factory
     try:

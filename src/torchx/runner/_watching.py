@@ -3,7 +3,7 @@
 import time
 from typing import TYPE_CHECKING, Any
 
-from torchx._lazy_logger import get_logger
+from torchx._startup.lazy_logger import get_logger
 
 if TYPE_CHECKING:
     from torchx.errors import BackendUnavailable

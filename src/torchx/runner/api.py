@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, overload
 
-from torchx._lazy_logger import get_logger
+from torchx._startup.lazy_logger import get_logger
 from torchx._tracker_environment import factory_in, setting_in, split_names
 from torchx.errors import BackendUnavailable, UnsupportedRequest
 from torchx.runner import _prepare, events
@@ -311,7 +311,7 @@ class Runner:
             if isinstance(sched, WorkspaceMixin):
                 build_into(sched, app, workspace, resolved)
             # release 0.7 had no third parameter (NeMo-Run's schedulers)
-            if _prepare.accepts(sched._validate, app, scheduler, resolved):
+            if _prepare.takes_args(sched._validate, app, scheduler, resolved):
                 sched._validate(app, scheduler, resolved)
             else:
                 sched._validate(app, scheduler)
@@ -576,7 +576,7 @@ class Runner:
             factory = self._scheduler_factories.get(scheduler)
             if factory is None:
                 raise _prepare.unknown_scheduler(scheduler, self.scheduler_backends())
-            found = factory(self._name, **_prepare.understood(factory, self._scheduler_params))
+            found = factory(self._name, **_prepare.known_params(factory, self._scheduler_params))
             _prepare.check_made(found, scheduler, factory)
             self._scheduler_instances[scheduler] = found
         return found
@@ -594,7 +594,7 @@ class Runner:
         with log_event("list", scheduler):
             sched = self._scheduler(scheduler)
             # release 0.7 had no parameter (NeMo-Run's schedulers)
-            apps = sched.list(cfg) if _prepare.accepts(sched.list, cfg) else sched.list()
+            apps = sched.list(cfg) if _prepare.takes_args(sched.list, cfg) else sched.list()
             for app in apps:
                 app.app_handle = make_app_handle(scheduler, self._name, app.app_id)
             return apps

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TextIO
 
-from torchx._lazy_logger import get_logger
+from torchx._startup.lazy_logger import get_logger
 from torchx.errors import ConfigFileError as ConfigFileError
 from torchx.errors import ConfigFileNotFound as ConfigFileNotFound
 from torchx.errors import InvalidInput

@@ -62,7 +62,7 @@ def get_default_scheduler_name() -> str:
 
 def _plugin_factories() -> dict[str, SchedulerFactory]:
     """Factories that installed packages register, in a dict of the caller's own."""
-    from torchx._plugin_lookup import plugins
+    from torchx._startup.plugin_lookup import plugins
 
     return plugins("SCHEDULER")
 

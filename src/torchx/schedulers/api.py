@@ -6,11 +6,17 @@ import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from torchx._lazy_logger import get_logger
+from torchx._startup.lazy_logger import get_logger
 from torchx.errors import InvalidInput, UnknownApp, UnsupportedRequest
 from torchx.schedulers._core import logs, verbs
-from torchx.schedulers._core.checks import check_app, check_query, fields_left_out
-from torchx.schedulers._core.logs import LogChunk, LogKey, LogQuery
+from torchx.schedulers._core.checks import (
+    check_app,
+    check_query,
+    ends_on_failure,
+    fields_left_out,
+)
+from torchx.schedulers._core.exits import from_shell, one_line_json
+from torchx.schedulers._core.logs import LogChunk, LogKey, LogQuery, merge_by_time
 from torchx.schedulers._core.looking import forget, one_look, seen
 from torchx.schedulers._core.responses import (
     DescribeAppResponse,
@@ -21,6 +27,7 @@ from torchx.schedulers._core.responses import (
     SchedulerFeatures,
     Stream,
 )
+from torchx.schedulers._core.retry import with_retries
 from torchx.schedulers._core.snapshot import (
     AppSnapshot,
     ReplicaKey,
@@ -79,11 +86,16 @@ __all__ = [
     "Workspace",
     "WorkspaceMixin",
     "describe_failure",
+    "ends_on_failure",
     "filter_regex",
+    "from_shell",
+    "merge_by_time",
+    "one_line_json",
     "one_look",
     "runopts",
     "split_lines",
     "split_lines_iterator",
+    "with_retries",
 ]
 
 logger = get_logger(__name__)
@@ -209,7 +221,7 @@ class Scheduler(abc.ABC, Generic[T]):
             snapshot = self.snapshot(app_id)
             if snapshot is None:
                 return None
-            return to_response(verbs.with_causes(snapshot, self._reader(app_id, snapshot)))
+            return to_response(verbs.with_causes(snapshot, _log_reader(self, snapshot)))
 
     def describe_native(self, app_id: str) -> "AppDryRunInfo[Any] | None":
         """The native request of the app read back; ``None`` where that is not possible."""
@@ -217,7 +229,7 @@ class Scheduler(abc.ABC, Generic[T]):
 
     def exists(self, app_id: str) -> bool:
         """Whether the scheduler knows the app; a cancelled one as well."""
-        if self._looks:
+        if _defines(self, "look"):
             return self.snapshot(app_id) is not None
         return self.describe(app_id) is not None
 
@@ -228,16 +240,11 @@ class Scheduler(abc.ABC, Generic[T]):
     def failed_replicas(self, app_id: str, max_lines: int = 10) -> _FailedReplicas:
         """The replicas whose latest attempt failed, the first failure first, as far as known."""
         with one_look():
-            snapshot = self.snapshot(app_id) if self._looks else None
+            snapshot = self.snapshot(app_id) if _defines(self, "look") else None
             if snapshot is None:
                 return []
-            reader = self._reader(app_id, snapshot)
+            reader = _log_reader(self, snapshot)
             return verbs.failed_replicas(verbs.with_causes(snapshot, reader), reader, max_lines)
-
-    @property
-    def _looks(self) -> bool:
-        """Whether this scheduler is written with the hook ``look``."""
-        return type(self).look is not Scheduler.look
 
     # -- ending -------------------------------------------------------------------------------
 
@@ -283,7 +290,7 @@ class Scheduler(abc.ABC, Generic[T]):
 
     def _delete_existing(self, app_id: str) -> None:
         """Deletes an app that exists."""
-        if not self._looks:
+        if not _defines(self, "look"):
             self._cancel_existing(app_id)
             return
         snapshot = self.snapshot(app_id)
@@ -298,14 +305,14 @@ class Scheduler(abc.ABC, Generic[T]):
             The first failure, if the app is being ended for it, by whomever; else ``None``.
         """
         with one_look():
-            snapshot = self.snapshot(app_id) if self._looks else None
+            snapshot = self.snapshot(app_id) if _defines(self, "look") else None
             if snapshot is None or snapshot.terminal or snapshot.cancelled:
                 return None
             if snapshot.fatal is None or not snapshot.ends_on_failure:
                 return None
             if not self.features.ends_on_failure:
                 self.end_rest(snapshot)
-            explained = verbs.with_causes(snapshot, self._reader(app_id, snapshot))
+            explained = verbs.with_causes(snapshot, _log_reader(self, snapshot))
             return explained.fatal
 
     def close(self) -> None:
@@ -348,12 +355,12 @@ class Scheduler(abc.ABC, Generic[T]):
             LogsNotFound: (a ``RuntimeError``) if it has no such role or replica.
             UnsupportedRequest: for what the features do not declare; all of these at the call.
         """
-        if not self._reads_logs:
+        if not _defines(self, "read_logs"):
             raise self._unsupported("log_iter")
         times = {"since": since, "until": until}
         return logs.lines_of(
-            self._log_blocks(
-                app_id, [(role_name, k)], regex, times, should_tail, streams, None, None
+            _log_blocks(
+                self, app_id, [(role_name, k)], regex, times, should_tail, streams, None, None
             )
         )
 
@@ -380,59 +387,14 @@ class Scheduler(abc.ABC, Generic[T]):
             UnsupportedRequest: at the call, if the scheduler cannot merge logs.
         """
         # an override of the published method wins over this faster way
-        if not self._reads_logs or _overridden_below(type(self), "log_iter", "read_logs"):
+        if not _defines(self, "read_logs") or _overridden_below(
+            type(self), "log_iter", "read_logs"
+        ):
             raise self._unsupported("log_blocks")
         times = {"since": since, "until": until}
-        return self._log_blocks(
-            app_id, replicas, regex, times, should_tail, streams, attempt, tail_lines
+        return _log_blocks(
+            self, app_id, replicas, regex, times, should_tail, streams, attempt, tail_lines
         )
-
-    def _log_blocks(
-        self,
-        app_id: str,
-        wanted: Sequence[ReplicaKey] | None,
-        regex: str | None,
-        times: "dict[str, datetime | None]",
-        follow: bool,
-        streams: Stream | None,
-        attempt: int | None,
-        tail_lines: int | None,
-    ) -> Iterator[LogBlock]:
-        query = LogQuery(
-            stream=Stream(streams) if streams is not None else Stream.COMBINED,
-            since_ns=logs.to_ns(times["since"]),
-            until_ns=logs.to_ns(times["until"]),
-            follow=follow,
-            attempt=attempt,
-        )
-        check_query(query, self.features, self.backend)
-        pattern = logs.compiled(regex) if regex is not None else None
-        snapshot = self.snapshot(app_id)
-        if snapshot is None:
-            raise UnknownApp(f"`{self.backend}` does not know app `{app_id}`")
-        replicas = select_replicas(snapshot, wanted)
-        verbs.check_attempt(snapshot, replicas, attempt)
-        reader = self._reader(app_id, snapshot)
-        assert reader is not None  # features.logs was checked
-        return reader.blocks(replicas, query, pattern, tail_lines, self._report_outage)
-
-    def _reader(self, app_id: str, snapshot: AppSnapshot) -> verbs.LogReader | None:
-        """Reads the lines of one app; ``None`` where the scheduler has no logs."""
-        if not self._reads_logs or not self.features.logs:
-            return None
-        return verbs.LogReader(
-            lambda replicas, query: self.read_logs(snapshot, replicas, query),
-            self.features.separate_streams,
-            self.features.attempts,
-        )
-
-    @property
-    def _reads_logs(self) -> bool:
-        """Whether this scheduler is written with the hook ``read_logs``."""
-        return type(self).read_logs is not Scheduler.read_logs
-
-    def _report_outage(self, words: str) -> None:
-        logger.warning("the logs of `%s` are interrupted, trying again: %s", self.backend, words)
 
     def verify_logs(self, app_id: str, replicas: Sequence[ReplicaKey] | None = None) -> _LogReports:
         """Whether every line that the replicas wrote is in the logs.
@@ -449,6 +411,58 @@ class Scheduler(abc.ABC, Generic[T]):
     def list(self, cfg: Mapping[str, CfgVal] | None = None) -> _Apps:
         """Apps that the scheduler sees, the latest first. ``cfg`` may be ``None``."""
         return [to_row(snapshot) for snapshot in self.look_all(cfg)]
+
+
+def _log_blocks(
+    scheduler: Scheduler[Any],
+    app_id: str,
+    wanted: Sequence[ReplicaKey] | None,
+    regex: str | None,
+    times: "dict[str, datetime | None]",
+    follow: bool,
+    streams: Stream | None,
+    attempt: int | None,
+    tail_lines: int | None,
+) -> Iterator[LogBlock]:
+    query = LogQuery(
+        stream=Stream(streams) if streams is not None else Stream.COMBINED,
+        since_ns=logs.to_ns(times["since"]),
+        until_ns=logs.to_ns(times["until"]),
+        follow=follow,
+        attempt=attempt,
+    )
+    check_query(query, scheduler.features, scheduler.backend)
+    pattern = logs.compiled(regex) if regex is not None else None
+    snapshot = scheduler.snapshot(app_id)
+    if snapshot is None:
+        raise UnknownApp(f"`{scheduler.backend}` does not know app `{app_id}`")
+    replicas = select_replicas(snapshot, wanted)
+    verbs.check_attempt(snapshot, replicas, attempt)
+
+    def report_outage(words: str) -> None:
+        text = "the logs of `%s` are interrupted, trying again: %s"
+        logger.warning(text, scheduler.backend, words)
+
+    reader = _log_reader(scheduler, snapshot)
+    assert reader is not None  # `features.logs` was checked
+    return reader.blocks(replicas, query, pattern, tail_lines, report_outage)
+
+
+def _log_reader(scheduler: Scheduler[Any], snapshot: AppSnapshot) -> verbs.LogReader | None:
+    """Reads the lines of one app; ``None`` where the scheduler has no logs."""
+    features = scheduler.features
+    if not _defines(scheduler, "read_logs") or not features.logs:
+        return None
+    return verbs.LogReader(
+        lambda replicas, query: scheduler.read_logs(snapshot, replicas, query),
+        features.separate_streams,
+        features.attempts,
+    )
+
+
+def _defines(scheduler: Scheduler[Any], hook: str) -> bool:
+    """Whether a scheduler is written with that hook, rather than with the verbs themselves."""
+    return getattr(type(scheduler), hook, None) is not getattr(Scheduler, hook)
 
 
 def filter_regex(regex: str, data: Iterable[str]) -> Iterable[str]:

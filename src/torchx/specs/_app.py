@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from torchx._lazy_logger import get_logger
+from torchx._startup.lazy_logger import get_logger
 from torchx.errors import UnknownName
 from torchx.specs._constants import MISSING
 from torchx.specs._mounts import BindMount, DeviceMount, VolumeMount

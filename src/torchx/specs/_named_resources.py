@@ -22,7 +22,7 @@ class _NamedResourcesLibrary:
         found = self._factories
         if found is not None:
             return found
-        from torchx._plugin_lookup import discovery_lock
+        from torchx._startup.plugin_lookup import discovery_lock
 
         with discovery_lock:
             if self._factories is None:
@@ -41,7 +41,7 @@ class _NamedResourcesLibrary:
 
     def reset(self) -> None:
         """Forgets what was found; the next access looks again."""
-        from torchx._plugin_lookup import discovery_lock
+        from torchx._startup.plugin_lookup import discovery_lock
 
         with discovery_lock:
             self._factories = None
@@ -140,7 +140,7 @@ def _custom_module() -> Mapping[str, ResourceFactory]:
 
 
 def _plugins() -> Mapping[str, ResourceFactory]:
-    from torchx._plugin_lookup import plugins
+    from torchx._startup.plugin_lookup import plugins
 
     return plugins("NAMED_RESOURCE")
 

@@ -2,7 +2,7 @@
 
 from typing import TypeVar
 
-from torchx._lazy_logger import get_logger
+from torchx._startup.lazy_logger import get_logger
 from torchx.errors import (
     AppStatusError,
     InvalidRunConfigException,

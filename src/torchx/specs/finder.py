@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from types import ModuleType
 from typing import Any
 
-from torchx._lazy_logger import before_foreign_code, get_logger
+from torchx._startup.lazy_logger import configure_now, get_logger
 from torchx._words import did_you_mean
 from torchx.errors import ComponentNotFoundException as ComponentNotFoundException
 from torchx.errors import ComponentValidationException as ComponentValidationException
@@ -115,7 +115,7 @@ class ModuleComponentsFinder(ComponentsFinder):
 
         for info in pkgutil.iter_modules(module.__path__, f"{module.__name__}."):
             try:
-                child = _import_contained(info.name)
+                child = _import_plugin(info.name)
             except Exception as err:  # noqa: BLE001 - any code may run at import
                 logger.warning(
                     "components of `%s` are left out, it cannot be imported: %s: %s",
@@ -143,13 +143,13 @@ class ModuleComponentsFinder(ComponentsFinder):
         ]
 
 
-def _import_contained(name: str) -> ModuleType:
+def _import_plugin(name: str) -> ModuleType:
     """Imports a module as foreign code, which takes time that our own modules need not cost."""
     if name.partition(".")[0] == "torchx":
         return importlib.import_module(name)
-    from torchx._foreign_code import contained
+    from torchx._startup.foreign_code import importing_plugin
 
-    with contained():
+    with importing_plugin():
         return importlib.import_module(name)
 
 
@@ -178,7 +178,7 @@ class CustomComponentsFinder(ComponentsFinder):
             ComponentNotFoundException: if the module or the function does not exist.
             FileNotFoundError: if the file does not exist.
         """
-        before_foreign_code()
+        configure_now()
         module, source = self._load()
         fn = getattr(module, self._name, None)
         if fn is None or not callable(fn):
@@ -303,7 +303,7 @@ class _Registration:
                 full = f"{module.__name__}.{part}"
                 if not is_package(module) or not _exists(full):
                     return None
-                module = _import_contained(full)
+                module = _import_plugin(full)
                 if is_namespace_package(module):
                     return None
         except Exception as err:
@@ -326,9 +326,9 @@ class _Registration:
         )
 
     def _base(self) -> ModuleType:
-        from torchx._foreign_code import contained
+        from torchx._startup.foreign_code import importing_plugin
 
-        with contained():
+        with importing_plugin():
             return component_module(self._key, self._load())
 
 

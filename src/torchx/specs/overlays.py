@@ -18,7 +18,7 @@ from enum import Enum
 from typing import Any
 
 from torchx._filesystem import filesystem
-from torchx._lazy_logger import get_logger
+from torchx._startup.lazy_logger import get_logger
 from torchx.errors import InvalidInput
 from torchx.errors import OverlayTypeError as OverlayTypeError
 from torchx.specs._app import AppDef, Role

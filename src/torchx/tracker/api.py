@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from torchx import plugins
-from torchx._lazy_logger import get_logger
+from torchx._startup.lazy_logger import get_logger
 from torchx._tracker_environment import (
     factory_in,
     setting_in,

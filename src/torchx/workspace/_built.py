@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 
 from torchx._files import replace_file
-from torchx._lazy_logger import get_logger
+from torchx._startup.lazy_logger import get_logger
 from torchx.errors import InvalidInput
 from torchx.specs._home import TORCHX_HOME, home_dir
 from torchx.workspace._tree import Entry

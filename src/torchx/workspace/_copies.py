@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
 from torchx._files import exclusive_lock, replace_file
-from torchx._lazy_logger import get_logger
+from torchx._startup.lazy_logger import get_logger
 from torchx.errors import DirectoryTaken, InvalidInput, WorkspaceNotFound
 from torchx.specs._home import TORCHX_HOME, home_dir
 from torchx.specs.api import Workspace
@@ -74,7 +74,7 @@ def place(workspace: Workspace | str, path: str, *, link_all: bool = False) -> s
             if not _untouched(target, known):
                 raise _taken(path)
         announce(entries, workspace, "copying")
-        _find_twins(entries, target, known, link_all)
+        _find_link_sources(entries, target, known, link_all)
         try:
             _replace(entries, target, source, there)
         except DirectoryTaken:  # where there are no locks, another one may have been faster
@@ -134,7 +134,7 @@ def _untouched(target: str, known: dict[str, Copy]) -> bool:
         return False
 
 
-def _find_twins(
+def _find_link_sources(
     entries: Sequence[Entry], target: str, known: dict[str, Copy], link_all: bool
 ) -> None:
     """Notes for files which file of an earlier copy is the same and may be linked to."""
@@ -149,9 +149,9 @@ def _find_twins(
         if entry.kind == "file" and entry.status is not None and (replaced or may_share(entry))
     ]
     if replaced:
-        left = [found for found in _without_twins(left, target) if may_share(found[0])]
+        left = [found for found in _without_link_source(left, target) if may_share(found[0])]
     for path in _earlier(target, known) if left else ():
-        left = _without_twins(left, path)
+        left = _without_link_source(left, path)
         if not left:
             return
 
@@ -169,17 +169,19 @@ def _earlier(target: str, known: dict[str, Copy]) -> list[str]:
     return [path for _, path in sorted(found, reverse=True)[:_MOST_EARLIER]]
 
 
-def _without_twins(entries: list[tuple[Entry, bytes]], earlier: str) -> list[tuple[Entry, bytes]]:
-    """Notes the twins that files have in an earlier copy; gives the files without one."""
+def _without_link_source(
+    entries: list[tuple[Entry, bytes]], earlier: str
+) -> list[tuple[Entry, bytes]]:
+    """Notes the link sources that files have in an earlier copy; gives the files without one."""
     marks = _marks(earlier)
     if not marks:
         return entries
     left = []
     for entry, mark in entries:
-        twin = os.path.join(earlier, entry.path)
+        link_source = os.path.join(earlier, entry.path)
         try:
-            if mark in marks and _same_file(entry, os.lstat(twin)):
-                entry.twin = twin
+            if mark in marks and _same_file(entry, os.lstat(link_source)):
+                entry.link_source = link_source
                 continue
         except OSError:  # it was removed from the copy
             pass

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from torchx._files import write_all
 from torchx._filesystem import filesystem
-from torchx._lazy_logger import get_logger
+from torchx._startup.lazy_logger import get_logger
 from torchx.errors import InvalidInput, TorchXError, UnwritableDirectory, WorkspaceNotFound
 from torchx.specs.api import Workspace
 from torchx.workspace import _ext4
@@ -260,7 +260,7 @@ def _copy_some(entries: Sequence[Entry], target: _Target) -> None:
 
 
 def _copy_file(entry: Entry, path: str, umask: int) -> None:
-    if entry.twin and _linked(entry.twin, path):
+    if entry.link_source and _linked(entry.link_source, path):
         return
     try:
         out = os.open(path, _NEW_FILE, entry.mode)
@@ -282,10 +282,10 @@ def _copy_file(entry: Entry, path: str, umask: int) -> None:
         os.close(out)
 
 
-def _linked(twin: str, path: str) -> bool:
+def _linked(link_source: str, path: str) -> bool:
     """Whether a file got a second name; there are file systems that cannot, and limits."""
     try:
-        os.link(twin, path)
+        os.link(link_source, path)
     except OSError:
         return False
     return True

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from torchx._lazy_logger import get_logger
+from torchx._startup.lazy_logger import get_logger
 from torchx.errors import (
     BackendUnavailable,
     InvalidInput,
@@ -45,9 +45,9 @@ def connect() -> Any:
             raise
         msg = "building images needs the Docker SDK"
         raise NotInstalled(msg, name="docker", extra="docker") from None
-    with translated("connect"):
+    with translate_errors("connect"):
         try:
-            knock()
+            probe_socket()
         except OSError as err:
             raise _unreachable("connect", err) from err
         try:
@@ -61,7 +61,7 @@ def docker_host() -> str:
     return os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
 
 
-def knock() -> None:
+def probe_socket() -> None:
     """Raises ``OSError`` if nobody listens on the daemon's socket; the SDK leaks a file then."""
     import socket
 
@@ -73,7 +73,7 @@ def knock() -> None:
 
 
 @contextlib.contextmanager
-def translated(action: str, context: TarStream | None = None) -> Iterator[None]:
+def translate_errors(action: str, context: TarStream | None = None) -> Iterator[None]:
     """Turns errors of the SDK into ours.
 
     Args:
@@ -120,7 +120,7 @@ def image_id(client: Any, image: str) -> str | None:
     """The id of an image that the daemon has; ``None`` if it has not."""
     import docker.errors
 
-    with translated(f"look for image `{image}`"):
+    with translate_errors(f"look for image `{image}`"):
         try:
             return str(client.api.inspect_image(image)["Id"])
         except docker.errors.ImageNotFound:
@@ -158,7 +158,7 @@ def _pull(client: Any, image: str, quiet: bool) -> None:
         msg = "it is an image id, and only names can be pulled"
         raise InvalidInput(msg)
     repository, tag = parse_repository_tag(image)
-    with translated(f"pull image `{image}`"):
+    with translate_errors(f"pull image `{image}`"):
         events = client.api.pull(repository, tag=tag or "latest", stream=True, decode=True)
         _transfers.show(events, _transfers.silent() if quiet else None, "pull")
 
@@ -177,7 +177,7 @@ def build(
     Raises:
         docker.errors.BuildError: if the build fails; it is an ``InvalidInput`` as well.
     """
-    with translated("build the image", context):
+    with translate_errors("build the image", context):
         try:
             events = client.api.build(
                 fileobj=context,
@@ -264,7 +264,7 @@ def push(client: Any, image: str, repository: str, tag: str, *, quiet: bool = Fa
         TransferFailed: if the registry refuses, or keeps failing.
         BackendUnavailable: if the daemon does.
     """
-    with translated(f"tag image `{image}` as `{repository}:{tag}`"):
+    with translate_errors(f"tag image `{image}` as `{repository}:{tag}`"):
         client.images.get(image).tag(repository, tag=tag)
     for pause_s in (*_PUSH_PAUSES_S, None):
         try:
@@ -290,7 +290,7 @@ def _push_once(client: Any, repository: str, tag: str, quiet: bool) -> str | Non
                 digest.append(str(found))
             yield event
 
-    with translated(f"push `{repository}:{tag}`"):
+    with translate_errors(f"push `{repository}:{tag}`"):
         events = client.images.push(repository, tag=tag, stream=True, decode=True)
         _transfers.show(watched(events), _transfers.silent() if quiet else None, "push")
     return digest[-1] if digest else None

@@ -12,7 +12,7 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 
-from torchx._lazy_logger import get_logger
+from torchx._startup.lazy_logger import get_logger
 from torchx.workspace._tree import Entry
 
 logger = get_logger(__name__)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from torchx._filesystem import filesystem
-from torchx._lazy_logger import get_logger
+from torchx._startup.lazy_logger import get_logger
 from torchx.errors import InvalidInput, WorkspaceNotFound
 from torchx.specs._home import home_dir
 from torchx.specs.api import Workspace
@@ -46,10 +46,20 @@ class Entry:
             others.
 
     Attributes:
-        twin: a local file that is the same, for a copy to link to; ``""`` if there is none.
+        link_source: a local file that is the same, for a copy to link to; ``""`` if there is none.
     """
 
-    __slots__ = ("content", "kind", "mode", "path", "size", "source", "status", "target", "twin")
+    __slots__ = (
+        "content",
+        "kind",
+        "link_source",
+        "mode",
+        "path",
+        "size",
+        "source",
+        "status",
+        "target",
+    )
 
     def __init__(
         self,
@@ -70,7 +80,7 @@ class Entry:
         self.source = source
         self.content = content
         self.status = status
-        self.twin = ""
+        self.link_source = ""
 
     def __repr__(self) -> str:
         arrow = f" -> {self.target}" if self.kind == "link" else ""

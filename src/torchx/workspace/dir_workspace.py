@@ -3,7 +3,7 @@
 import os
 from collections.abc import Mapping, Sequence
 
-from torchx._lazy_logger import get_logger
+from torchx._startup.lazy_logger import get_logger
 from torchx.errors import InvalidInput
 from torchx.specs.api import CfgVal, Role, Workspace
 from torchx.workspace import _copies

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from torchx._lazy_logger import get_logger
+from torchx._startup.lazy_logger import get_logger
 from torchx.errors import BackendUnavailable, CommandFailed, ProgramNotFound
 
 from .retry import PAUSES_S, with_retries
@@ -19,7 +19,7 @@ SILENT_S = 3.0
 
 
 @dataclass(frozen=True)
-class Programs:
+class BackendPrograms:
     """The programs by which one backend is reached.
 
     Args:

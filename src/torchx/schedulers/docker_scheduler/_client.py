@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from torchx._files import try_lock
-from torchx._lazy_logger import get_logger
+from torchx._startup.lazy_logger import get_logger
 from torchx.errors import (
     BackendUnavailable,
     DockerNotInstalled,
@@ -69,10 +69,10 @@ def connect() -> Any:
             raise
         msg = "`local_docker` needs the Python package of Docker"
         raise DockerNotInstalled(msg, name="docker", extra="docker") from None
-    from torchx.workspace._docker import knock
+    from torchx.workspace._docker import probe_socket
 
     try:
-        knock()
+        probe_socket()
         return docker.from_env(max_pool_size=_POOL_CONNECTIONS)
     except (docker.errors.DockerException, requests.exceptions.RequestException, OSError) as err:
         raise _unavailable(err) from None

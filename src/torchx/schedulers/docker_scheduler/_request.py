@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from torchx._lazy_logger import get_logger
+from torchx._startup.lazy_logger import get_logger
 from torchx.errors import InvalidInput, MountNotSupported, UnsupportedRequest
 from torchx.schedulers.devices import get_device_mounts
 from torchx.settings import ENV_TORCHX_IMAGE, ENV_TORCHX_RANK0_HOST

@@ -7,7 +7,7 @@ import sys
 import time
 from typing import Any
 
-from torchx import _local_supervisor
+from torchx._startup import local_supervisor
 from torchx.errors import BackendUnavailable, JobStartError
 from torchx.settings import ENV_TORCHX_LOCAL_JOB
 
@@ -56,7 +56,7 @@ def start(store: Store, job_dir: str, lock: int, spec: "dict[str, Any]") -> Life
         "home": store.home,
         "environ": dict(os.environ),
     }
-    supervisor = _local_supervisor.take()
+    supervisor = local_supervisor.take()
     channel = supervisor.channel
     log = os.open(
         os.path.join(job_dir, "supervisor.log"),
@@ -65,7 +65,7 @@ def start(store: Store, job_dir: str, lock: int, spec: "dict[str, Any]") -> Life
     )
     try:
         _send(channel, marshal.dumps(spec), (log, lock))
-        _local_supervisor.do_meanwhile()
+        local_supervisor.do_meanwhile()
         answer = _answer(channel)
         os.waitpid(supervisor.pid, 0)  # it forks the lasting ones and exits
     except BaseException:

@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from torchx._lazy_logger import get_logger
+from torchx._startup.lazy_logger import get_logger
 from torchx.errors import InvalidInput
 from torchx.schedulers._core.checks import ends_on_failure
 from torchx.schedulers.api import StructuredOpts
@@ -147,13 +147,15 @@ def check_options(cfg: Mapping[str, CfgVal]) -> None:
     for name in ("comment", "job_dir", "container_image", "container_mounts"):
         check_text(f"option `{name}`", cfg.get(name))
     for name in ("comment", "job_dir"):  # both are told by sacct, one job on a line
-        if any(ord(char) < ord(" ") for char in str(cfg.get(name) or "")):
-            msg = (
-                f"option `{name}` must be one line without control characters, given: {cfg[name]!r}"
-            )
-            raise InvalidInput(msg)
+        _check_line(name, cfg.get(name))
     if cfg.get("container_mounts") and not cfg.get("container_image"):
         logger.info("`container_mounts` matters only to roles that run in a container")
+
+
+def _check_line(name: str, value: object) -> None:
+    if any(ord(char) < ord(" ") for char in str(value or "")):
+        msg = f"option `{name}` must be one line without control characters, given: {value!r}"
+        raise InvalidInput(msg)
 
 
 def check_text(what: str, value: object) -> None:
@@ -169,7 +171,7 @@ def check_text(what: str, value: object) -> None:
 def invalid_reason(text: str) -> str | None:
     """What keeps a text from being handed to a process; ``None`` if it can be.
 
-    >>> invalid_reason("a\\0"), invalid_reason("\\ud83d"), invalid_reason("\\udc80 is a byte that is no text")
+    >>> invalid_reason("a\\0"), invalid_reason("\\ud83d"), invalid_reason("\\udc80 is a byte")
     ('a NUL character', 'a lone surrogate, `\\\\ud83d`', None)
     """
     if "\0" in text:

@@ -230,7 +230,7 @@ def _warn_of_ranges(replicas: list[SlurmReplicaRequest]) -> None:
     elastic = [f"`{replica.role_name}`" for replica in replicas if replica.elastic]
     if len(elastic) < 2:
         return
-    from torchx._lazy_logger import get_logger
+    from torchx._startup.lazy_logger import get_logger
 
     get_logger(__name__).warning(
         "several roles have `min_replicas` (%s): Slurm gives each as many nodes as there are, and "

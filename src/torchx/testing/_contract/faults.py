@@ -31,7 +31,7 @@ class FaultContract(ContractParts):
     many_replicas: int = 300
     """How many replicas the app has whose queries are compared with those of 3."""
 
-    most_queries: dict[str, int] = {"describe": 1, "list": 1, "cancel": 2, "delete": 3, "log": 1}  # noqa: RUF012 - a subclass replaces it
+    most_queries: dict[str, int] = {"describe": 1, "list": 1, "cancel": 2, "delete": 20, "log": 1}  # noqa: RUF012 - a subclass replaces it
     """Questions and orders to the backend that one verb may take, log streams apart."""
 
     # -- fixtures of the scheduler's tests --------------------------------------------------
@@ -257,8 +257,9 @@ class FaultContract(ContractParts):
             self.queries_of(verbs[verb], jobs, queries, replicas)
             for replicas in (3, self.many_replicas)
         ]
-        assert counts[0] == counts[1]
-        assert counts[0] <= self.most_queries[verb]
+        assert max(counts) <= self.most_queries[verb]
+        if verb != "delete":  # which asks now and then whether the app has ended
+            assert counts[0] == counts[1]
 
     def queries_of(
         self,

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 from torchx._files import wait_for_lock, write_all
-from torchx._lazy_logger import get_logger
+from torchx._startup.lazy_logger import get_logger
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from torchx._lazy_logger import get_logger
+from torchx._startup.lazy_logger import get_logger
 from torchx.errors import ConfigMissing as ConfigMissing
 from torchx.errors import InvalidInput, NotInstalled
 from torchx.errors import RootMissing as RootMissing

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, NamedTuple
 
-from torchx._lazy_logger import get_logger
+from torchx._startup.lazy_logger import get_logger
 from torchx.errors import UnexpectedReply, UnsupportedRequest
 from torchx.workspace._registry._base import BaseImage
 from torchx.workspace._registry._cache import Cache

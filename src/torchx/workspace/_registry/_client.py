@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO, TypeVar, cast
 
-from torchx._lazy_logger import get_logger
+from torchx._startup.lazy_logger import get_logger
 from torchx.errors import BackendUnavailable, UnexpectedReply
 from torchx.workspace._registry._blobs import Blob, check_digest, digest_of
 from torchx.workspace._registry._http import (

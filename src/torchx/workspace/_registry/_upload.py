@@ -6,7 +6,7 @@ import time
 import urllib.parse
 from collections.abc import Callable, Iterator
 
-from torchx._lazy_logger import get_logger
+from torchx._startup.lazy_logger import get_logger
 from torchx.errors import RefusedByRegistry, TorchXError
 from torchx.workspace._registry._blobs import Blob
 from torchx.workspace._registry._http import Body, Http, Interrupted, Reply, Request

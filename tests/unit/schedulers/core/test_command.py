@@ -1,4 +1,4 @@
-"""Programs of a backend, and what their failures become."""
+"""BackendPrograms of a backend, and what their failures become."""
 
 import os
 from pathlib import Path
@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from torchx.errors import BackendUnavailable, CommandFailed, ProgramNotFound
-from torchx.schedulers._core.command import Programs, Waiting, stderr_message
+from torchx.schedulers._core.command import BackendPrograms, Waiting, stderr_message
 
-PROGRAMS = Programs("Acme", "install it", lambda text: "try later" in text)
+PROGRAMS = BackendPrograms("Acme", "install it", lambda text: "try later" in text)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from . import journal, tree
 from .logs import ReplicaLog
 from .tree import signal
 
-TYPE_CHECKING = False
+TYPE_CHECKING = False  # `typing` takes 6 ms, a third of the start of a supervisor
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any

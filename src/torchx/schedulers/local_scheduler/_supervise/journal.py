@@ -18,7 +18,7 @@ batch of whole lines, in the order in which they were written.
 import os
 import time
 
-TYPE_CHECKING = False
+TYPE_CHECKING = False  # `typing` takes 6 ms, a third of the start of a supervisor
 if TYPE_CHECKING:
     from typing import Any
 

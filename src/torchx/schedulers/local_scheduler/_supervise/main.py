@@ -16,7 +16,7 @@ from . import journal, tree
 from .job import KILL_WAIT_S, StartFailure, Supervisor
 from .tree import signal
 
-TYPE_CHECKING = False
+TYPE_CHECKING = False  # `typing` takes 6 ms, a third of the start of a supervisor
 if TYPE_CHECKING:
     from typing import Any
 

@@ -2,7 +2,7 @@
 
 import os
 
-TYPE_CHECKING = False
+TYPE_CHECKING = False  # `typing` takes 6 ms, a third of the start of a supervisor
 if TYPE_CHECKING:
     import signal as signal
 else:

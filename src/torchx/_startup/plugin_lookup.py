@@ -1,12 +1,16 @@
-"""Looks for plugins without importing what finds them, as long as there are none."""
+"""Looks for plugins without importing what finds them, as long as there are none.
+
+Without it each command that makes a scheduler or looks up a resource would import
+``torchx.plugins`` to learn that no plugin is installed.
+"""
 
 import os
 import sys
 import threading
+from typing import TYPE_CHECKING
 
 from torchx.settings import ENV_TORCHX_NO_ENTRYPOINTS, ENV_TORCHX_PLUGINS_SOURCE
 
-TYPE_CHECKING = False  # see `torchx/__init__.py`
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
@@ -38,7 +42,7 @@ def plugins(kind: str) -> "dict[str, Callable[..., Any]]":
 
 
 def any_plugins(kind: str) -> bool:
-    """Whether there may be plugins of that kind."""
+    """Says if there may be plugins of that kind."""
     if "torchx.plugins" in sys.modules or any(os.environ.get(name) for name in _SWITCHES):
         return True
     group = _GROUPS[kind]
@@ -48,10 +52,10 @@ def any_plugins(kind: str) -> bool:
 def _namespace_exists(namespace: str) -> bool:
     if not _can_be_found(namespace.partition(".")[0]):
         return False
-    from torchx._foreign_code import contained
+    from torchx._startup.foreign_code import importing_plugin
 
     try:
-        with contained():
+        with importing_plugin():
             __import__(namespace)
     except ModuleNotFoundError as err:
         missing = err.name or ""

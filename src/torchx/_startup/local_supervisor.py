@@ -2,16 +2,16 @@
 
 It stands outside of ``local_scheduler`` because the command line starts the interpreter first of
 all when there may be a local job: it is up by the time that the job is known. One that gets no job
-ends with the process that started it.
+ends with the process that started it. Without this a ``run`` waits for that interpreter.
 """
 
 import _socket
 import os
 import sys
+from typing import TYPE_CHECKING
 
 from torchx.errors import JobStartError
 
-TYPE_CHECKING = False  # the name alone tells type checkers
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -31,7 +31,7 @@ class Supervisor:
         if not sys.executable:
             msg = "cannot start a local job: sys.executable does not name a Python interpreter"
             raise JobStartError(msg)
-        folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), *_FOLDER)
+        folder = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), *_FOLDER)
         self.channel, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
         actions = [(os.POSIX_SPAWN_DUP2, theirs.fileno(), 0)]
         arguments = [sys.executable, "-I", "-S", "-c", _CODE.format(folder)]
@@ -56,6 +56,28 @@ def warm_up() -> None:
     """Starts a supervisor for the job that this process will submit next."""
     if not _waiting:
         _waiting.append(Supervisor())
+
+
+def warm_up_for(argv: list[str]) -> None:
+    """Does so if the arguments of the command line look like those of a local run.
+
+    Only in a process of our own: the supervisor waits for a job until this process ends.
+    """
+    if not _may_run_locally(argv):
+        return
+    try:
+        warm_up()
+    except JobStartError:
+        return  # told when the job is submitted
+
+
+def _may_run_locally(argv: list[str]) -> bool:
+    if argv[:1] != ["run"] or len(argv) == 1:
+        return False
+    for flag in ("-s", "--scheduler"):
+        if flag in argv and "local_cwd" not in argv:
+            return False
+    return not {"--dryrun", "--help", "-h", "--stdin"}.intersection(argv)
 
 
 def while_starting(call: "Callable[[], None]") -> None:

@@ -1,22 +1,25 @@
-"""Keeps code of other packages, while it is imported, from ending or garbling the command."""
+"""Keeps code of other packages, while it is imported, from ending or garbling the command.
+
+It is apart from ``torchx.plugins`` so that a component file can be imported without that package.
+"""
 
 import sys
 import threading
 from types import TracebackType
+from typing import TYPE_CHECKING
 
-from torchx._lazy_logger import before_foreign_code
+from torchx._startup.lazy_logger import configure_now
 
-TYPE_CHECKING = False  # the name alone tells type checkers
 if TYPE_CHECKING:
     from typing import TextIO
 
 
-class contained:
+class importing_plugin:
     """Around an import: what is printed goes to stderr, ``sys.exit`` becomes an error.
 
     Results are written to stdout, where a greeting of a plugin would be read as part of them.
 
-    >>> with contained():
+    >>> with importing_plugin():
     ...     raise SystemExit(4)
     Traceback (most recent call last):
     RuntimeError: it calls `sys.exit(4)` while it is imported
@@ -26,7 +29,7 @@ class contained:
     """
 
     def __enter__(self) -> None:
-        before_foreign_code()
+        configure_now()
         _Stdout.divert()
 
     def __exit__(
