@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from torchx.errors import BackendUnavailable, InvalidInput
 
 from .responses import LogBlock, Stream
+from .retry import passes
 from .snapshot import ReplicaKey
 
 if TYPE_CHECKING:
@@ -240,6 +241,8 @@ def following_through_outages(
             yield from _counted(_without(read(), dict(given)), given)
             return
         except BackendUnavailable as err:
+            if not passes(err):
+                raise
             now = time.monotonic()
             if since is None or sum(given.values()) > before:
                 since, pause_s = now, first_pause_s
