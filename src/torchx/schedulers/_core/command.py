@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import BackendUnavailable, CommandFailed, ProgramNotFound
 
-from .retry import PAUSES_S, with_retries
+from .retry import PAUSES_S, passes, with_retries
 
 logger = get_logger(__name__)
 
@@ -122,7 +122,7 @@ class Waiting:
 
     def transient(self, err: Exception) -> bool:
         """Whether the call that failed may succeed later; reports that it is repeated."""
-        if not isinstance(err, BackendUnavailable) or isinstance(err, ProgramNotFound):
+        if not passes(err):
             return False
         self.report(str(err))
         return True

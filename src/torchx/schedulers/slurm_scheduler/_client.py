@@ -27,7 +27,8 @@ logger = get_logger(__name__)
 RETRY_PAUSES_S = (0.5, 1.0, 2.0, 4.0, 8.0)
 MIN_INTERVAL_S = 1.0
 """Between two calls of squeue by this process, whatever the number of jobs."""
-QUEUE_PAUSES_S = tuple(max(pause_s, MIN_INTERVAL_S) for pause_s in RETRY_PAUSES_S)
+QUEUE_PAUSES_S = tuple(max(pause_s, 1.25 * MIN_INTERVAL_S) for pause_s in RETRY_PAUSES_S)
+"""A pause may be a fifth shorter."""
 MAX_INTERVAL_S = 60.0
 MAX_FAULT_INTERVAL_S = 5.0
 """Between two calls while the controller cannot be reached."""

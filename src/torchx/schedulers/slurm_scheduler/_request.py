@@ -233,7 +233,7 @@ def _component(
     image: CfgVal,
     role_args: Mapping[str, str | None] | None,
 ) -> SlurmReplicaRequest:
-    check_text(f"the image of role `{role.name}`", image)
+    check_text(f"the image of role `{role.name}`", image or role.image or None)
     check_role(role, in_container=bool(image))
     filled = fill_macros(role, "" if image else role.image)
     return SlurmReplicaRequest.from_role(

@@ -2,7 +2,6 @@
 
 import copy
 import os
-import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -144,7 +143,7 @@ class SlurmScheduler(MultiWorkspaceMixin, SingleQuestions, Scheduler[SlurmOpts])
             # a tag can be moved to another image before the job starts
             request = with_images(request, builder.pushed_image)
         if request.job_dir is None:
-            with tempfile.TemporaryDirectory(prefix="torchx-sbatch-") as folder:
+            with _submit.temporary_folder() as folder:
                 return self._submit(request, folder, os.getcwd())
         job_dir = os.path.abspath(os.path.expanduser(request.job_dir))
         try:

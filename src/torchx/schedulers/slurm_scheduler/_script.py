@@ -178,7 +178,7 @@ _SHELL_OWN = frozenset(_SHELL_NAMES.split())
 """Variables that a shell gives a meaning or a value of its own when they are assigned."""
 
 
-def render_script(request: SlurmBatchRequest) -> str:
+def render_script(request: "SlurmBatchRequest") -> str:
     """The batch script; its only argument is that of ``mark``."""
     replicas = list(request.replicas.values())
     # a comment must stay one, whatever the options hold
@@ -210,7 +210,7 @@ def render_script(request: SlurmBatchRequest) -> str:
     return "".join(parts)
 
 
-def het_groups(replicas: Sequence[SlurmReplicaRequest]) -> list[int]:
+def het_groups(replicas: "Sequence[SlurmReplicaRequest]") -> list[int]:
     """Which component of the job each role is: first those for which the fewest nodes will do.
 
     Slurm gives nodes to one component after the other, each the first that fit and as many as it
@@ -240,7 +240,7 @@ def _last_number(text: str | None) -> int:
     return int(digits[-1]) if digits else 0
 
 
-def record_of(request: SlurmBatchRequest) -> dict[str, object]:
+def record_of(request: "SlurmBatchRequest") -> dict[str, object]:
     """What readers of a job need to know; nothing of its arguments and environment."""
     roles = [
         {
@@ -262,7 +262,7 @@ def record_of(request: SlurmBatchRequest) -> dict[str, object]:
     }
 
 
-def _step(index: int, replica: SlurmReplicaRequest, group: int | None) -> str:
+def _step(index: int, replica: "SlurmReplicaRequest", group: int | None) -> str:
     arguments = _step_arguments(replica)
     if group is not None:
         arguments.insert(0, f"--het-group={group}")
@@ -289,7 +289,7 @@ def _step(index: int, replica: SlurmReplicaRequest, group: int | None) -> str:
     )
 
 
-def _step_arguments(replica: SlurmReplicaRequest) -> list[str]:
+def _step_arguments(replica: "SlurmReplicaRequest") -> list[str]:
     """Sizes of tasks are said again: steps do not inherit all, nor those of their own component."""
     sizes = [
         f"--{name}={value}"
@@ -301,7 +301,7 @@ def _step_arguments(replica: SlurmReplicaRequest) -> list[str]:
     return [*sizes, *replica.srun_arguments()]
 
 
-def _task(index: int, replica: SlurmReplicaRequest) -> str:
+def _task(index: int, replica: "SlurmReplicaRequest") -> str:
     command = " ".join(quote_line(word) for word in (replica.entrypoint, *replica.args))
     # these decide what the macros stand for, so they come last
     names = sorted(replica.env, key=lambda name: name in ("SLURM_JOB_ID", "SLURM_PROCID"))
@@ -335,7 +335,7 @@ def _task(index: int, replica: SlurmReplicaRequest) -> str:
     )
 
 
-def _signal_of(replica: SlurmReplicaRequest) -> str:
+def _signal_of(replica: "SlurmReplicaRequest") -> str:
     """The signal of ``--signal``, which ends the replica and not the shell that waits for it."""
     given = (replica.sbatch_opts.get("signal") or "").rpartition(":")[2].partition("@")[0].upper()
     found = getattr(signal, f"SIG{given.removeprefix('SIG')}", None)

@@ -282,15 +282,17 @@ def _outcome_by_job(
     view: JobView, index: int, component: "Component | None"
 ) -> tuple[AppState, int | None, str]:
     """Of a replica that noted nothing: what its component and its step tell."""
-    state = component.state if component is not None else view.state
+    state, native, reason = view.state, "", ""
+    if component is not None:
+        state, native, reason = component.state, component.native, component.told_reason
     if not is_terminal(view.state):
-        waits = state is AppState.PENDING and component is not None
-        return state, None, component.told_reason if waits and component is not None else ""
+        words = {AppState.PENDING: reason, AppState.FAILED: native}
+        return state, None, words.get(state, "")
     if view.state is AppState.CANCELLED:
         return AppState.CANCELLED, None, ""
     if view.state is AppState.SUCCEEDED or view.notes is None:
         ended = state if is_terminal(state) else view.state
-        return ended, None, component.native if component is not None else ""
+        return ended, None, native
     step = view.notes.role_codes.get(index, 0)
     bad = any(code for (i, _), code in view.notes.codes.items() if i == index)
     if step and not bad and not view.notes.killed:  # it failed before, or instead of, its replicas
@@ -351,8 +353,8 @@ def _message(view: JobView, replicas: Sequence[ReplicaSnapshot]) -> str:
         if component.told_reason:
             why = _REASONS.get(component.told_reason, "").format(id=view.app_id)
             text += f" ({component.told_reason}{': ' if why else ''}{why})"
-        if text and text not in found:
-            found.append(text)
-    if view.words and not any(replica.reason == view.words for replica in replicas):
-        found.append(view.words)
-    return "; ".join(found)
+        found.append(text)
+    found.append(view.words)
+    # what is a replica's reason is told with it
+    told = {replica.reason for replica in replicas if replica.state is AppState.FAILED}
+    return "; ".join(text for text in dict.fromkeys(found) if text and text not in told)

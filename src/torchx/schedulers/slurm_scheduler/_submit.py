@@ -5,7 +5,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
 
 from torchx._startup.lazy_logger import get_logger
@@ -147,6 +147,13 @@ def parse_job_id(stdout: str) -> tuple[str, str]:
     if not (job_id.isascii() and job_id.isdecimal()):
         raise UnexpectedReply("sbatch --parsable", stdout)
     return job_id, cluster
+
+
+def temporary_folder() -> AbstractContextManager[str]:
+    """A folder for the script of a job without a ``job_dir``."""
+    import tempfile  # 3 ms that commands which submit nothing do not pay
+
+    return tempfile.TemporaryDirectory(prefix="torchx-sbatch-")
 
 
 @contextmanager

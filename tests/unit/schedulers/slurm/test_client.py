@@ -16,7 +16,8 @@ import pytest
 import torchx.schedulers.slurm_scheduler as slurm
 from torchx.errors import BackendUnavailable, InvalidInput, JobStartError
 from torchx.schedulers.slurm_scheduler import SlurmScheduler, _client, create_scheduler
-from torchx.schedulers.slurm_scheduler._client import is_transient, parse_job_id
+from torchx.schedulers.slurm_scheduler._client import is_transient
+from torchx.schedulers.slurm_scheduler._submit import parse_job_id
 from torchx.specs import AppDef, AppState, Role
 
 from . import samples

@@ -205,25 +205,46 @@ def test_the_replica_reads_no_input_and_gets_the_umask_of_the_user(srun):
     assert int((srun / "slurm-77-r-0.out").read_text(), 8) == mask
 
 
-def test_values_that_no_process_can_have_are_refused():
+def test_values_that_no_process_can_have_are_refused(scheduler):
+    def refuse(role: Role, words: str) -> None:
+        with pytest.raises(InvalidInput, match=words):
+            scheduler.submit_dryrun(AppDef("app", [role]), {})
+
     for role in (
         Role("r", "", entrypoint="a\0b"),
         Role("r", "", entrypoint="a", args=["\0"]),
         Role("r", "", entrypoint="a", env={"A": "x\0"}),
+        Role("r", "/\0", entrypoint="${img_root}/a"),
     ):
-        with pytest.raises(InvalidInput, match="NUL"):
-            script_of(role)
+        refuse(role, "NUL")
     for role in (
         Role("r", "", entrypoint="\ud83d"),
         Role("r", "", entrypoint="a", args=["half \ud83d of a pair"]),
         Role("r", "", entrypoint="a", env={"A": "\ud83d"}),
         Role("r", "/\ud83d", entrypoint="${img_root}/a"),
     ):
-        with pytest.raises(InvalidInput, match=r"surrogate.*`\\ud83d`"):
-            script_of(role)
-    for name in ("A-B", "", "1A", "A B", "A=B", "A\nB"):
-        with pytest.raises(InvalidInput, match="name of a variable"):
-            script_of(Role("r", "", entrypoint="a", env={name: "x"}))
+        refuse(role, "surrogate")
+    for name in ("A-B", "1A", "A B", "A\nB"):
+        refuse(Role("r", "", entrypoint="a", env={name: "x"}), "name of a variable")
+    for name in ("", "A=B"):
+        refuse(Role("r", "", entrypoint="a", env={name: "x"}), "name of an environment variable")
+
+
+CRLF = "-----BEGIN CERTIFICATE-----\r\nMIIB\r\n\r'$x'\r\n"
+
+
+def test_line_breaks_of_dos_arrive_and_are_in_no_script(srun, shell):
+    """``sbatch`` refuses a script that holds some."""
+    out = srun / "out.json"
+    args = ["-c", escaped(DUMP), str(out), '["CERT", "UID"]', escaped(CRLF)]
+    role = Role("r", "", entrypoint=sys.executable, args=args)
+    role.env = {"CERT": escaped(CRLF), "UID": escaped(CRLF)}
+    text = script_of(role, srun_args="'--prolog=a\r\nb'")
+    assert "\r" not in text
+    run_script(text, srun, code=0)
+    found_args, found_env = json.loads(out.read_text())
+    assert found_args == [CRLF.encode().hex()]
+    assert found_env == [CRLF.encode().hex()] * 2
 
 
 def test_a_comment_with_line_breaks_stays_a_comment(srun):
