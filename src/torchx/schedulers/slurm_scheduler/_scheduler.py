@@ -183,7 +183,9 @@ class SlurmScheduler(MultiWorkspaceMixin, SingleQuestions, Scheduler[SlurmOpts])
             return None
         noted = self._noted(app_id)
         native = self._native(app_id, noted)
-        job_dir = _notes.find_job_dir(app_id, native, noted)
+        job_dir = noted
+        if app_id not in self._submitted:  # the note of another process may be about another job
+            job_dir = _notes.find_job_dir(app_id, native, noted)
         path = _notes.notes_dir(job_dir, app_id) if job_dir is not None else None
         notes = _notes.read_notes(path) if path is not None else None
         if native is None and (notes is None or notes.end is None):

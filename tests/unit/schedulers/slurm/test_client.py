@@ -15,7 +15,7 @@ import pytest
 
 import torchx.schedulers.slurm_scheduler as slurm
 from torchx.errors import BackendUnavailable, InvalidInput, JobStartError
-from torchx.schedulers.slurm_scheduler import SlurmScheduler, _client, create_scheduler
+from torchx.schedulers.slurm_scheduler import SlurmScheduler, _client, _submit, create_scheduler
 from torchx.schedulers.slurm_scheduler._client import is_transient
 from torchx.schedulers.slurm_scheduler._submit import parse_job_id
 from torchx.specs import AppDef, AppState, Role
@@ -197,7 +197,7 @@ def test_a_refused_job_is_looked_for_nowhere(fake_slurm, scheduler):
 
 
 def test_a_submission_that_may_have_arrived_is_not_repeated(fake_slurm, scheduler, monkeypatch):
-    monkeypatch.setattr(_client, "LATE_JOB_S", 2.0)
+    monkeypatch.setattr(_submit, "LATE_JOB_S", 2.0)
     fake_slurm.answer("squeue", samples.squeue())
     fake_slurm.answer("sbatch", err="sbatch: error: Socket timed out\n", code=1)
     with pytest.raises(BackendUnavailable, match="Socket timed out") as caught:
@@ -331,16 +331,68 @@ def test_retries_and_what_follows_them_are_a_second_apart(fake_slurm, scheduler)
     assert min(gaps_s) > 0.9  # programs take different times to start
 
 
-def test_an_outage_shows_the_last_known_state(fake_slurm, scheduler):
-    fake_slurm.answer("squeue", samples.squeue(samples.job_21_08(12, "a-0", "RUNNING")))
+def test_an_outage_is_told_and_its_end_noticed_by_the_next_call(fake_slurm, scheduler):
+    running = samples.squeue(samples.job_21_08(12, "a-0", "RUNNING"))
+    fake_slurm.answer("squeue", running)
     assert scheduler.describe("12").state is AppState.RUNNING
     fake_slurm.answer("squeue", err=NO_CONTACT, code=1)
     deadline = time.monotonic() + 30
-    while len(fake_slurm.calls("squeue")) < 2:
+    while not fails(scheduler):
         assert time.monotonic() < deadline
-        assert scheduler.describe("12").state is AppState.RUNNING
-        time.sleep(0.1)
+    assert fails(scheduler)
+    fake_slurm.answer("squeue", running)
     assert scheduler.describe("12").state is AppState.RUNNING
+
+
+def fails(scheduler: SlurmScheduler) -> bool:
+    try:
+        scheduler.describe("12")
+    except BackendUnavailable as err:
+        assert "Unable to contact slurm controller" in str(err)  # noqa: PT017 - it need not be raised
+        return True
+    return False
+
+
+def test_errors_that_are_told_with_exit_code_0_are_errors(fake_slurm, scheduler):
+    """22.05 with JSON, of a controller that it cannot reach."""
+    fake_slurm.answer("squeue", samples.recorded("squeue-away.json"))
+    fake_slurm.answer("squeue", samples.recorded("squeue-away.json"), call=1)
+    running = samples.squeue(samples.job_21_08(12, "a-0", "RUNNING"))
+    fake_slurm.answer("squeue", running, call=2)
+    assert scheduler.describe("12").state is AppState.RUNNING
+    with pytest.raises(BackendUnavailable, match="Failed while looking for jobs"):
+        _client.queue().jobs(newer_than=time.monotonic())
+
+
+SLOW_FAILURE = """\
+#!{python}
+# Takes a second to notice that the controller is away, as long as there is the file `away`.
+import os, sys, time
+here = os.path.dirname(os.path.abspath(sys.argv[0]))
+with open({calls!r}, "a") as f:
+    f.write(f"squeue\\x1e{{time.time()}}\\n")
+if os.path.exists(os.path.join(here, "away")):
+    time.sleep(1)
+    raise SystemExit("slurm_load_jobs error: Unable to contact slurm controller")
+print('{{"jobs": [{{"job_id": 12, "name": "a-0", "job_state": "RUNNING"}}]}}')
+"""
+
+
+def test_a_failed_call_is_no_load_that_calls_for_a_longer_pause(fake_slurm, scheduler):
+    fake_slurm.program("squeue", SLOW_FAILURE)
+    queue = _client.queue()
+    queue.jobs()
+    away = fake_slurm.folder / "away"
+    away.touch()
+    for _ in range(2):
+        with pytest.raises(BackendUnavailable):
+            queue.jobs(newer_than=time.monotonic())
+    away.unlink()
+    assert scheduler.describe("12").state is AppState.RUNNING
+    times = [float(call[1]) for call in fake_slurm.calls("squeue")]
+    gaps_s = [after - before for before, after in itertools.pairwise(times)]
+    # a second for each call, and `MAX_FAULT_INTERVAL_S` at most; 20 times a second was usual
+    assert max(gaps_s) < 12
 
 
 def test_another_failure_is_told_in_the_words_of_slurm(fake_slurm, scheduler):
@@ -457,7 +509,7 @@ def test_the_list_without_accounting_is_that_of_squeue(fake_slurm, scheduler, mi
         fake_slurm.answer("sacct", err=ACCOUNTING_OFF, code=1)
     assert sorted((r.app_id, r.state) for r in scheduler.list()) == [
         ("12", AppState.RUNNING),
-        ("20", AppState.FAILED),
+        ("20", AppState.RUNNING),  # a component has failed, the other one is still there
     ]
     assert scheduler._list_sacct() is None
 
