@@ -24,10 +24,11 @@ from ._states import NativeJob, SlurmSnapshot
 
 logger = get_logger(__name__)
 
-RETRY_PAUSES_S = (0.5, 1.0, 2.0, 4.0, 8.0)
+RETRY_PAUSES_S = (0.5, 1.0, 2.0, 4.0)
+"""Beside the patience of the programs, which is 9 s where the controller does not answer."""
 MIN_INTERVAL_S = 1.0
 """Between two calls of squeue by this process, whatever the number of jobs."""
-QUEUE_PAUSES_S = tuple(max(pause_s, 1.25 * MIN_INTERVAL_S) for pause_s in RETRY_PAUSES_S)
+QUEUE_PAUSES_S = (1.25 * MIN_INTERVAL_S, 2.5)
 """A pause may be a fifth shorter."""
 MAX_INTERVAL_S = 60.0
 MAX_FAULT_INTERVAL_S = 5.0

@@ -15,6 +15,7 @@ import pytest
 
 import torchx.schedulers.slurm_scheduler as slurm
 from torchx.errors import BackendUnavailable, InvalidInput, JobStartError
+from torchx.schedulers._core import command
 from torchx.schedulers.slurm_scheduler import SlurmScheduler, _client, _submit, create_scheduler
 from torchx.schedulers.slurm_scheduler._client import is_transient
 from torchx.schedulers.slurm_scheduler._submit import parse_job_id
@@ -145,7 +146,14 @@ sys.exit(1)
 
 
 @pytest.mark.parametrize(
-    "words", ["sbatch: error: Batch job submission failed: Socket timed out\n", "", "Killed\n"]
+    "words",
+    [
+        "sbatch: error: Batch job submission failed: Socket timed out\n",
+        "sbatch: error: Batch job submission failed: Unexpected missing socket error\n",
+        "sbatch: error: words that nobody has seen yet\n",
+        "",
+        "Killed\n",
+    ],
 )
 def test_a_lost_answer_is_recovered_by_the_token(fake_slurm, scheduler, words):
     fake_slurm.answer("squeue", samples.squeue())
@@ -187,6 +195,42 @@ def test_a_job_that_appears_late_is_recovered(fake_slurm, scheduler):
     fake_slurm.program("sbatch", SUBMIT_LATE)
     assert scheduler.submit(APP, {}) == "55"
     assert len(fake_slurm.calls("sbatch")) == 1
+
+
+def test_words_that_nobody_knows_are_a_refusal_once_there_is_no_job(
+    fake_slurm, scheduler, monkeypatch
+):
+    monkeypatch.setattr(_submit, "UNKNOWN_WORDS_S", 1.0)
+    fake_slurm.answer("squeue", samples.squeue())
+    fake_slurm.answer("sbatch", err="sbatch: error: words that nobody has seen yet\n", code=1)
+    with pytest.raises(JobStartError, match="refused the job: words that nobody has seen yet"):
+        scheduler.submit(APP, {})
+    assert len(fake_slurm.calls("sbatch")) == 1
+    assert fake_slurm.calls("squeue")
+
+
+def test_a_user_is_told_what_is_being_waited_for(fake_slurm, scheduler, monkeypatch, caplog):
+    monkeypatch.setattr(command, "SILENT_S", 0.2)
+    fake_slurm.answer("squeue", samples.squeue())
+    fake_slurm.program("sbatch", "#!/bin/sh\nsleep 1\necho 8\n")
+    assert scheduler.submit(APP, {}) == "8"
+    assert "waiting for `sbatch` to answer" in caplog.messages
+    unreachable = "sbatch: error: Batch job submission failed: Unable to contact slurm controller\n"
+    fake_slurm.answer("squeue", err=NO_CONTACT, code=1)
+    program = f"#!/bin/sh\nsleep 0.5\necho '{unreachable.strip()}' >&2\nexit 1\n"
+    fake_slurm.program("sbatch", program)
+    monkeypatch.setattr(_submit, "RETRY_PAUSES_S", (0.1,))
+    with pytest.raises(BackendUnavailable, match="Unable to contact slurm controller"):
+        scheduler.submit(APP, {})
+    assert len([m for m in caplog.messages if m.endswith("; trying again")]) == 1
+
+
+def test_a_directory_that_the_job_cannot_write_is_refused_before_it_waits(fake_slurm, scheduler):
+    fake_slurm.answer("sbatch", "8\n")
+    Path(f".torchx-slurm-{os.getuid()}").write_text("in the way")
+    with pytest.raises(InvalidInput, match=r"cannot write its logs .* set the option `job_dir`"):
+        scheduler.submit(APP, {})
+    assert fake_slurm.calls("sbatch") == []
 
 
 def test_a_refused_job_is_looked_for_nowhere(fake_slurm, scheduler):
@@ -391,8 +435,8 @@ def test_a_failed_call_is_no_load_that_calls_for_a_longer_pause(fake_slurm, sche
     assert scheduler.describe("12").state is AppState.RUNNING
     times = [float(call[1]) for call in fake_slurm.calls("squeue")]
     gaps_s = [after - before for before, after in itertools.pairwise(times)]
-    # a second for each call, and `MAX_FAULT_INTERVAL_S` at most; 20 times a second was usual
-    assert max(gaps_s) < 12
+    # `MAX_FAULT_INTERVAL_S` at most; a call that took so long would count for `LOAD_FACTOR` seconds
+    assert max(gaps_s) < _client.LOAD_FACTOR
 
 
 def test_another_failure_is_told_in_the_words_of_slurm(fake_slurm, scheduler):
@@ -579,7 +623,8 @@ def test_two_submissions_into_one_directory_do_not_mix_their_scripts(fake_slurm,
     assert len(slurm._get_job_dirs()) == 4
 
 
-def test_an_interrupted_submission_leaves_no_job(fake_slurm):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_submission_leaves_no_job_and_says_so(fake_slurm, number):
     """Ctrl-C while sbatch waits for its answer, and the job is there."""
     words = "import time; time.sleep(60)"
     program = SUBMIT_AND_LOSE.replace("sys.stderr.write({words!r})", words)
@@ -591,13 +636,15 @@ def test_an_interrupted_submission_leaves_no_job(fake_slurm):
         "from torchx.specs import AppDef, Role\n"
         "create_scheduler('t').submit(AppDef('a', [Role('r', '', entrypoint='true')]), {})\n"
     )
-    process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
+    process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 30
     while "55" not in (fake_slurm.folder / "squeue.out").read_text():
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=60) != 0
+    process.send_signal(number)
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == {signal.SIGINT: -2, signal.SIGTERM: 143}[number]
+    assert "interrupted while job `55` was submitted: it is cancelled" in told
     assert fake_slurm.calls("scancel") == [["scancel", "55"]]
 
 
