@@ -356,9 +356,13 @@ def _sizes(
 def _srun_opts(
     role: Role, cfg: Mapping[str, CfgVal], container_image: str | None
 ) -> dict[str, str | None]:
-    opts: dict[str, str | None] = {"wait": "60", "kill-on-bad-exit": "1"}
-    if not ends_on_failure(cfg.get("on_failure")):
-        opts = {"wait": "0", "kill-on-bad-exit": "0"}  # clusters have other defaults
+    ends = ends_on_failure(cfg.get("on_failure"))
+    spare = role.min_replicas is not None and role.min_replicas < role.num_replicas
+    opts: dict[str, str | None] = {
+        # how long others may run on when a replica has ended; clusters have defaults of their own
+        "wait": "60" if ends and not spare else "0",
+        "kill-on-bad-exit": "1" if ends else "0",
+    }
     if container_image:
         opts["container-image"] = container_image
         mounts = _container_mounts(role, cfg)

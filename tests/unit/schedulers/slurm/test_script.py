@@ -331,6 +331,32 @@ def test_a_failing_role_ends_the_others(srun):
     run_script(text, srun, code=5)
 
 
+def test_other_roles_go_on_if_the_option_says_so(srun, fake_slurm):
+    roles = [
+        Role("a", "", entrypoint="sh", args=["-c", "exit 5"]),
+        Role("b", "", entrypoint="sh", args=["-c", "sleep 1; echo done"]),
+    ]
+    text = script_of(*roles, on_failure="wait")
+    assert "srun --het-group=0 --wait=0 --kill-on-bad-exit=0 " in text
+    run_script(text, srun, code=5)
+    assert (srun / "slurm-77-b-0.out").read_text() == "done\n"
+    assert fake_slurm.calls("scancel") == []
+    (notes,) = (srun / f".torchx-slurm-{os.getuid()}").iterdir()
+    assert json.loads((notes / "job.json").read_text())["end_on_failure"] is False
+
+
+@pytest.mark.parametrize(("failures", "code"), [(0, 0), (1, 0), (2, 0), (3, 3)])
+def test_as_many_replicas_may_fail_as_there_are_more_than_are_needed(srun, failures, code):
+    script = f"[ ${{replica_id}} -ge {failures} ] || exit 3"
+    role = Role("r", "", entrypoint="sh", args=["-c", script], num_replicas=12, min_replicas=10)
+    text = script_of(role)
+    assert "--wait=0 --kill-on-bad-exit=1 " in text
+    more = {"SLURM_STEP_NUM_TASKS": "12", "SLURM_STEP_NUM_NODES": "12"}
+    run_script(text, srun, tasks=12, code=code, **more)
+    (notes,) = (srun / f".torchx-slurm-{os.getuid()}").iterdir()
+    assert len([*notes.glob("exit-0-0-*-3")]) == failures
+
+
 def test_a_hundred_roles_are_a_hundred_steps(srun, fake_slurm):
     roles = [Role(f"r{i}", "", entrypoint="echo", args=[str(i)]) for i in range(30)]
     run_script(script_of(*roles), srun, code=0)
