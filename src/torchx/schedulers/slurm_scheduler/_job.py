@@ -133,8 +133,8 @@ class JobNotes:
     """Exit codes as a shell gives them."""
     ended_ns: Mapping[Key, int] = field(default_factory=dict)
     """When replicas ended that did not succeed."""
-    role_codes: Mapping[int, int] = field(default_factory=dict)
-    """Exit codes of the steps, by the index of their role."""
+    failed_step: tuple[int, int] | None = None
+    """Index of the role whose step was the first to fail, and its exit code."""
     hosts: Mapping[int, Sequence[str]] = field(default_factory=dict)
     """The nodes of a role, by its index."""
     host_of: Mapping[Key, str] = field(default_factory=dict)
@@ -161,6 +161,18 @@ class JobNotes:
         if self.codes.get(key) not in (_TERM, _KILL):
             return False
         return self.killed or key != self._first_bad
+
+    @property
+    def replica_failed(self) -> bool:
+        """Whether a replica failed by itself."""
+        return any(code and not self.was_ended(key) for key, code in self.codes.items())
+
+    def failed_alone(self, index: int) -> int | None:
+        """Exit code of the step of a role if it was the first to fail, and no replica's failure
+        explains that; else ``None``."""
+        if self.killed or self.failed_step is None or self.failed_step[0] != index:
+            return None
+        return None if self.replica_failed else self.failed_step[1]
 
     @cached_property
     def _first_bad(self) -> Key | None:

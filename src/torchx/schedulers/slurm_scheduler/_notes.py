@@ -132,7 +132,8 @@ class _Found:
         self._attempt = attempt
         self._signs_only = signs_only
         self._codes: dict[Key, int] = {}
-        self._role_codes: dict[int, int] = {}
+        self._bad_steps: list[tuple[int, int, int]] = []
+        """When it ended, its role and its exit code."""
         self._hosts: dict[int, list[str]] = {}
         self._host_of: dict[Key, str] = {}
         self._error_files: dict[Key, str] = {}
@@ -156,8 +157,8 @@ class _Found:
                 self._codes[index, k] = code
             case "error", [index, k]:
                 self._error_files[index, k] = name
-            case "role", [index, code]:
-                self._role_codes[index] = code
+            case "role", [index, code] if code and not self._signs_only:
+                self._bad_steps.append((modified_ns(self._at(name)), index, code))
             case "hosts", [index] if not self._signs_only:
                 self._hosts[index] = (self._read(name) or "").split()
             case "end", [code]:
@@ -177,7 +178,7 @@ class _Found:
                 (i, k): modified_ns(self._at(f"exit-{self._attempt}-{i}-{k}-{code}"))
                 for (i, k), code in bad.items()
             },
-            role_codes=self._role_codes,
+            failed_step=min(self._bad_steps)[1:] if self._bad_steps else None,
             hosts=self._hosts,
             host_of=self._host_of,
             errors={key: one_line_json(text) for key, text in errors.items() if text},

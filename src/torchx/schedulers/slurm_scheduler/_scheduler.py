@@ -206,7 +206,7 @@ class SlurmScheduler(MultiWorkspaceMixin, SingleQuestions, Scheduler[SlurmOpts])
             if len(self._dirs) >= _KNOWN_DIRS:
                 self._dirs.clear()
             self._dirs[app_id] = job_dir
-            if view.state is AppState.FAILED and not any((notes or JobNotes()).codes.values()):
+            if view.state is AppState.FAILED and not (notes or JobNotes()).replica_failed:
                 view = replace(view, words=_notes.batch_words(job_dir, app_id))
         return snapshot(view)
 

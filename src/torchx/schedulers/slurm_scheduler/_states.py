@@ -293,9 +293,8 @@ def _outcome_by_job(
     if view.state is AppState.SUCCEEDED or view.notes is None:
         ended = state if is_terminal(state) else view.state
         return ended, None, native
-    step = view.notes.role_codes.get(index, 0)
-    bad = any(code for (i, _), code in view.notes.codes.items() if i == index)
-    if step and not bad and not view.notes.killed:  # it failed before, or instead of, its replicas
+    step = view.notes.failed_alone(index)
+    if step is not None:
         return AppState.FAILED, from_shell(step), view.words or _memory(component)
     return AppState.CANCELLED, None, ""
 
