@@ -1,9 +1,10 @@
 """Options of a scheduler declared as the fields of a dataclass."""
 
 import dataclasses
+import functools
 import types
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, field
 from typing import Any, TypeVar
 
@@ -174,7 +175,7 @@ class _Option(typing.NamedTuple):
     type: Any
     default: Any
     required: bool
-    help: str
+    help: Callable[[], str]
 
 
 def _layout(cls: type[StructuredOpts]) -> tuple[_Field, ...]:
@@ -195,11 +196,10 @@ def _layout(cls: type[StructuredOpts]) -> tuple[_Field, ...]:
 
 def _options_of(cls: type[StructuredOpts]) -> list[_Option]:
     options = []
-    texts = _texts(cls)
     for item in _layout(cls):
         if item.group is None:
             default = item.raw.default if item.raw.default is not MISSING else None
-            text = texts.get(item.name) or item.name
+            text = functools.partial(_text, cls, item.name)
             options.append(_Option(item.key, item.type, default, not item.has_default, text))
             continue
         for inner in _options_of(item.group):
@@ -209,13 +209,24 @@ def _options_of(cls: type[StructuredOpts]) -> list[_Option]:
     return options
 
 
+def _text(cls: type[StructuredOpts], name: str) -> str:
+    return _texts(cls).get(name) or name
+
+
 def _texts(cls: type[StructuredOpts]) -> dict[str, str]:
-    """The text below each field, read from the source once."""
+    """The text below each field, read from the source once: of the class and of its bases."""
     known: dict[str, str] | None = cls.__dict__.get("_torchx_texts")
     if known is None:
-        from torchx.schedulers._field_docs import field_docs
+        from docstring_parser.attrdoc import AttributeDocstrings
 
-        known = field_docs(cls, StructuredOpts)
+        known = {}
+        for owner in reversed(cls.__mro__):
+            if issubclass(owner, StructuredOpts) and owner is not StructuredOpts:
+                try:
+                    found = AttributeDocstrings().get_attr_docs(owner)
+                except TypeError:  # a class without a source, as a REPL makes it
+                    continue
+                known.update({field: text.strip() for field, (text, *_) in found.items()})
         cls._torchx_texts = known  # type: ignore[attr-defined]  # a cache, not a field
     return known
 
