@@ -1,9 +1,9 @@
 """File systems and devices that a replica gets, and the text form of them."""
 
 import os
-from dataclasses import dataclass
 from enum import Enum
 
+from torchx._startup.records import record
 from torchx.errors import InvalidInput, MissingMountOption, UnknownName
 
 
@@ -15,7 +15,7 @@ class MountType(str, Enum):
     DEVICE = "device"
 
 
-@dataclass
+@record
 class BindMount:
     """Mounts a path of the host."""
 
@@ -24,7 +24,7 @@ class BindMount:
     read_only: bool = False
 
 
-@dataclass
+@record
 class VolumeMount:
     """Mounts a persistent volume of the scheduler."""
 
@@ -33,7 +33,7 @@ class VolumeMount:
     read_only: bool = False
 
 
-@dataclass
+@record
 class DeviceMount:
     """Makes a device of the host available; ``permissions`` holds letters of ``rwm``."""
 

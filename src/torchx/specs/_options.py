@@ -1,10 +1,10 @@
 """Options that a scheduler takes, and the values given for them."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from torchx._startup.lazy_logger import get_logger
+from torchx._startup.records import record
 from torchx._words import FALSE_WORDS, TRUE_WORDS, did_you_mean, parse_bool
 from torchx.errors import InvalidInput, InvalidRunConfigException
 
@@ -45,7 +45,7 @@ def _parameters(tp: Any) -> tuple[Any, tuple[Any, ...]]:
     return getattr(tp, "__origin__", None), getattr(tp, "__args__", ())
 
 
-@dataclass
+@record
 class runopt:
     """One option of a scheduler.
 

@@ -2,10 +2,10 @@
 
 import abc
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from torchx._startup.lazy_logger import get_logger
+from torchx._startup.records import record
 from torchx.errors import InvalidInput
 from torchx.specs.api import AppDef, CfgVal, Role, Workspace, runopts
 
@@ -228,7 +228,7 @@ def pin_workspace_images(app: AppDef, images: Mapping[tuple[str, Workspace], str
             role.workspace = None
 
 
-@dataclass
+@record
 class PkgInfo(Generic[PackageType]):
     """Deprecated: what a ``WorkspaceBuilder`` made.
 

@@ -3,9 +3,9 @@
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from torchx._startup.records import record, replace
 from torchx.errors import BackendUnavailable, InvalidInput
 
 from .responses import LogBlock, Stream
@@ -22,7 +22,7 @@ AWAY_S = 150.0
 _LONGEST_PAUSE_S = 5.0
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class LogQuery:
     """The lines that are wanted of each replica."""
 

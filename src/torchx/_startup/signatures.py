@@ -1,0 +1,106 @@
+"""The parameters of a function without ``inspect``, which takes longer to import than a component
+takes to run. Only what is no plain function is left to it.
+"""
+
+from types import FunctionType, MethodType
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_HAS_VAR_POSITIONAL = 4  # as in `inspect.CO_VARARGS`
+_HAS_VAR_KEYWORD = 8
+
+Kind = Literal["positional_only", "positional", "var_positional", "keyword_only", "var_keyword"]
+_POSITIONAL = ("positional_only", "positional")
+
+
+class EMPTY:
+    """Stands for a default or an annotation that is not there."""
+
+
+class Parameter(NamedTuple):
+    """One parameter of a function."""
+
+    name: str
+    kind: Kind
+    default: Any = EMPTY
+    annotation: Any = EMPTY
+
+
+def parameters(fn: "Callable[..., Any]") -> list[Parameter]:
+    """The parameters with which it can be called, in their order; ``self`` of a method is none.
+
+    >>> def greet(name: str, *, twice=False): ...
+    >>> [(p.name, p.kind) for p in parameters(greet)]
+    [('name', 'positional'), ('twice', 'keyword_only')]
+
+    Raises:
+        TypeError: if it cannot be called.
+        ValueError: if it is built in and does not tell.
+    """
+    plain = fn.__func__ if isinstance(fn, MethodType) else fn
+    if not isinstance(plain, FunctionType) or vars(plain).keys() & {"__wrapped__", "__signature__"}:
+        return _inspected(fn)
+    found = _declared(plain)
+    bound = plain is not fn and found and found[0].kind in _POSITIONAL
+    return found[1:] if bound else found
+
+
+def _declared(fn: FunctionType) -> list[Parameter]:
+    code = fn.__code__
+    names = code.co_varnames
+    ends = code.co_argcount, code.co_argcount + code.co_kwonlyargcount
+    annotations = fn.__annotations__
+    defaults = dict(fn.__kwdefaults__ or ())
+    given = fn.__defaults__ or ()
+    defaults.update(zip(names[ends[0] - len(given) : ends[0]], given, strict=True))
+
+    def parameter(name: str, kind: Kind) -> Parameter:
+        return Parameter(name, kind, defaults.get(name, EMPTY), annotations.get(name, EMPTY))
+
+    found = [
+        parameter(name, "positional_only" if i < code.co_posonlyargcount else "positional")
+        for i, name in enumerate(names[: ends[0]])
+    ]
+    at = ends[1]
+    if code.co_flags & _HAS_VAR_POSITIONAL:
+        found.append(parameter(names[at], "var_positional"))
+        at += 1
+    found += [parameter(name, "keyword_only") for name in names[slice(*ends)]]
+    if code.co_flags & _HAS_VAR_KEYWORD:
+        found.append(parameter(names[at], "var_keyword"))
+    return found
+
+
+def _inspected(fn: "Callable[..., Any]") -> list[Parameter]:
+    import inspect
+
+    kinds: dict[object, Kind] = {
+        inspect.Parameter.POSITIONAL_ONLY: "positional_only",
+        inspect.Parameter.VAR_POSITIONAL: "var_positional",
+        inspect.Parameter.KEYWORD_ONLY: "keyword_only",
+        inspect.Parameter.VAR_KEYWORD: "var_keyword",
+    }
+
+    def known(value: Any) -> Any:  # any default or annotation
+        return EMPTY if value is inspect.Parameter.empty else value
+
+    return [
+        Parameter(p.name, kinds.get(p.kind, "positional"), known(p.default), known(p.annotation))
+        for p in inspect.signature(fn).parameters.values()
+    ]
+
+
+def takes_args(fn: "Callable[..., Any]", *args: object) -> bool:
+    """Whether it can be called with so many arguments, by position.
+
+    Raises:
+        TypeError: and ``ValueError`` as ``parameters`` does.
+    """
+    declared = parameters(fn)
+    positional = [p for p in declared if p.kind in _POSITIONAL]
+    needed = [p for p in declared if p.default is EMPTY and not p.kind.startswith("var_")]
+    if len(needed) > len(args) or any(p.kind == "keyword_only" for p in needed):
+        return False
+    return len(args) <= len(positional) or any(p.kind == "var_positional" for p in declared)
