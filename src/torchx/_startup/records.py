@@ -15,7 +15,7 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dataclasses import asdict, field, fields, replace
+    from dataclasses import MISSING, asdict, field, fields, replace
     from dataclasses import dataclass as record
 
 else:
@@ -51,7 +51,7 @@ else:
 
     _import_dataclasses()
 
-    from dataclasses import asdict, dataclass, field, fields, replace
+    from dataclasses import MISSING, asdict, dataclass, field, fields, replace
     from reprlib import recursive_repr
 
     def record(cls=None, /, *, frozen=False):
@@ -83,4 +83,4 @@ else:
         return tuple([getattr(self, f.name) for f in fields(self) if f.compare])
 
 
-__all__ = ["asdict", "field", "fields", "record", "replace"]
+__all__ = ["MISSING", "asdict", "field", "fields", "record", "replace"]

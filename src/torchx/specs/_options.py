@@ -1,7 +1,7 @@
 """Options that a scheduler takes, and the values given for them."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from torchx._startup.lazy_logger import get_logger
 from torchx._startup.records import record
@@ -58,6 +58,15 @@ class runopt:
     opt_type: Any
     is_required: bool
     help: str
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name):  # the help is not there until it is first read
+            find = vars(self).get("_find_help") if name == "help" else None
+            if find is None:
+                raise AttributeError(name)
+            self.help = find()
+            return self.help
 
     @property
     def is_type_list_of_str(self) -> bool:
@@ -145,11 +154,14 @@ class runopts:
         self,
         cfg_key: str,
         type_: Any,
-        help: str,
+        help: str | Callable[[], str],
         default: CfgVal = None,
         required: bool = False,
     ) -> None:
         """Adds an option, or replaces it.
+
+        Args:
+            help: the text, or what finds it when it is first read.
 
         Raises:
             ValueError: if a required option has a default.
@@ -164,7 +176,11 @@ class runopts:
                 f" Given: {default} ({type(default).__name__})"
             )
             raise TypeError(msg)
-        self._opts[cfg_key] = runopt(default, type_, required, help)
+        option = runopt(default, type_, required, help if isinstance(help, str) else "")
+        if not isinstance(help, str):
+            vars(option)["_find_help"] = help
+            del option.help
+        self._opts[cfg_key] = option
 
     def canonical_key(self, name: str) -> str | None:
         """The spelling under which an option is registered; ``None`` if it is not."""
