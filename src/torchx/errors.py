@@ -157,7 +157,10 @@ class BackendUnavailable(TorchXError, OSError):
 
 
 class ProgramNotFound(BackendUnavailable):
-    """A program by which the backend is reached, such as ``sbatch``, is not on PATH."""
+    """A program by which the backend is reached, such as ``sbatch``, is not on PATH.
+
+    Unlike other outages it does not pass: nothing is tried again.
+    """
 
 
 class CommandFailed(TorchXError, RuntimeError):

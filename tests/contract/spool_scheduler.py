@@ -6,9 +6,8 @@ programs.
 
 import json
 import os
-import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -16,7 +15,6 @@ from torchx.errors import (
     BackendUnavailable,
     CommandFailed,
     JobStartError,
-    ProgramNotFound,
     UnexpectedReply,
 )
 from torchx.schedulers.api import (
@@ -26,7 +24,6 @@ from torchx.schedulers.api import (
     AppState,
     CfgVal,
     LogChunk,
-    LogKey,
     LogQuery,
     ReplicaKey,
     ReplicaSnapshot,
@@ -38,7 +35,9 @@ from torchx.schedulers.api import (
     runopts,
     with_retries,
 )
+from torchx.schedulers.file_logs import follow, read_now
 from torchx.schedulers.ids import make_unique
+from torchx.schedulers.programs import BackendPrograms
 from torchx.specs.api import RetryPolicy, macros
 
 # -- options -------------------------------------------------------------------------------------
@@ -58,7 +57,7 @@ class SpoolOpts(StructuredOpts):
     """``end``: a replica that fails for good ends the others; ``wait``: they go on."""
 
 
-# -- request: pure, a value that can be printed and compared ---------------------------------------
+# -- request: pure, a value that can be printed and compared -------------------------------------
 
 
 @dataclass
@@ -127,7 +126,7 @@ def render_request(job: SpoolJob) -> str:
     return json.dumps(asdict(job), indent=2, ensure_ascii=False)
 
 
-# -- states: pure, from native records to a snapshot -----------------------------------------------
+# -- states: pure, from native records to a snapshot ---------------------------------------------
 
 STATES: Mapping[str, AppState] = {
     "WAITING": AppState.PENDING,
@@ -195,27 +194,14 @@ def parse_task(task: Mapping[str, Any], job: Mapping[str, Any], role: str) -> Re
     )
 
 
-# -- client: all that leaves the process -----------------------------------------------------------
+# -- client: all that leaves the process ---------------------------------------------------------
 
 
-def run_program(argv: list[str], stdin: bytes = b"") -> str:
-    """What a program printed.
-
-    Raises:
-        BackendUnavailable: if it is missing, or says that its server is away.
-        CommandFailed: for any other failure, with its own words.
-    """
-    try:
-        done = subprocess.run(argv, input=stdin, capture_output=True, timeout=60, check=False)
-    except FileNotFoundError:
-        msg = f"`{argv[0]}` was not found: the programs of spool must be on PATH"
-        raise ProgramNotFound(msg) from None
-    if done.returncode == 0:
-        return done.stdout.decode()
-    words = done.stderr.decode(errors="replace").strip()
-    if "spool daemon is away" in words:
-        raise BackendUnavailable(words)
-    raise CommandFailed(argv[0], done.returncode, words)
+PROGRAMS = BackendPrograms(
+    backend="spool",
+    where="the programs of spool must be on PATH, run this on a machine that has them",
+    transient=lambda stderr: "spool daemon is away" in stderr,
+)
 
 
 def submit(job: SpoolJob) -> None:
@@ -224,8 +210,8 @@ def submit(job: SpoolJob) -> None:
     The name was chosen before: where the answer was lost, it tells whether the job is there.
     """
     try:
-        run_program(["spool-submit"], stdin=json.dumps(asdict(job)).encode())
-        run_program(["spool-release", job.name])
+        PROGRAMS.run(["spool-submit"], input=json.dumps(asdict(job)).encode())
+        PROGRAMS.run(["spool-release", job.name])
     except (CommandFailed, BackendUnavailable) as err:
         with_retries(lambda: take_back(job.name))
         if isinstance(err, BackendUnavailable):
@@ -242,7 +228,7 @@ def take_back(name: str) -> None:
 
 def show(name: str | None = None) -> list[dict[str, Any]]:
     """The native record of one job, or of all."""
-    done = run_program(["spool-show", *([name] if name else [])])
+    done = PROGRAMS.ask(["spool-show", *([name] if name else [])], pauses_s=())
     try:
         records: list[dict[str, Any]] = json.loads(done)
     except ValueError:
@@ -252,50 +238,47 @@ def show(name: str | None = None) -> list[dict[str, Any]]:
 
 def end(name: str) -> None:
     """Ends a job."""
-    run_program(["spool-end", name])
+    PROGRAMS.run(["spool-end", name])
 
 
 def remove(name: str) -> None:
     """Removes the record of a job that is over."""
-    run_program(["spool-remove", name])
+    PROGRAMS.run(["spool-remove", name])
 
 
-class LogFiles:
-    """The log files of one replica, attempt after attempt, read as they grow."""
-
-    def __init__(self, folder: str, replica: ReplicaSnapshot, only: int | None) -> None:
-        self._stem = os.path.join(folder, replica.native_id)
-        self._replica = replica
-        self._attempt = only or 0
-        self._only = only
-        self._at = 0
-
-    def new_lines(self, over: bool) -> Iterator[LogChunk]:
-        """Whole lines since the last call; with ``over`` the rest."""
-        while True:
-            later = self._only is None and os.path.exists(self._path(self._attempt + 1))
-            yield from self._read(over or later)
-            if not later:
-                return
-            self._attempt, self._at = self._attempt + 1, 0
-
-    def _read(self, all_of_it: bool) -> Iterator[LogChunk]:
-        try:
-            with open(self._path(self._attempt), "rb") as f:
-                f.seek(self._at)
-                data = f.read()
-        except FileNotFoundError:
-            return
-        whole = data if all_of_it else data[: data.rfind(b"\n") + 1]
-        self._at += len(whole)
-        if whole:
-            yield LogKey(self._replica.role, self._replica.replica, self._attempt), None, whole
-
-    def _path(self, attempt: int) -> str:
-        return f"{self._stem}.{attempt}.out"
+# -- logs ----------------------------------------------------------------------------------------
 
 
-# -- the scheduler: wiring, nothing is decided here ------------------------------------------------
+class SpoolEnd:
+    """Learns from the batch system how far a job is, at most twice a second."""
+
+    def __init__(self, snapshot: AppSnapshot, look: Callable[[str], AppSnapshot | None]) -> None:
+        self._look = look
+        self._asked = time.monotonic()
+        self._snapshot: AppSnapshot = snapshot
+        self._over = snapshot.terminal
+
+    def look(self, quiet_s: float) -> bool:
+        """Asks again if it is time; says whether there may be news."""
+        if self._over or time.monotonic() - self._asked < 0.5:
+            return False
+        found = self._look(self._snapshot.app_id)
+        self._asked = time.monotonic()
+        self._over = found is None or found.terminal
+        self._snapshot = found or self._snapshot
+        return True
+
+    def latest(self, replica: ReplicaKey) -> int:
+        """The latest attempt that has begun."""
+        found = self._snapshot.find(replica)
+        return found.attempt if found is not None else 0
+
+    def ended(self, replica: ReplicaKey) -> bool:
+        """Whether nothing more is written."""
+        return self._over
+
+
+# -- the scheduler: wiring, nothing is decided here ----------------------------------------------
 
 
 class SpoolScheduler(Scheduler[SpoolOpts]):
@@ -344,21 +327,19 @@ class SpoolScheduler(Scheduler[SpoolOpts]):
     def read_logs(
         self, snapshot: AppSnapshot, replicas: Sequence[ReplicaKey], query: LogQuery
     ) -> Iterator[LogChunk]:
-        wanted = {*replicas}
-        files = [
-            LogFiles(snapshot.metadata["folder"], replica, query.attempt)
-            for replica in snapshot.replicas
-            if replica.key in wanted
-        ]
-        snapshot_now: AppSnapshot | None = snapshot
-        while True:
-            over = not query.follow or snapshot_now is None or snapshot_now.terminal
-            for log in files:
-                yield from log.new_lines(over)
-            if over:
-                return
-            time.sleep(0.3)
-            snapshot_now = self.look(snapshot.app_id)
+        replica_of = {replica.key: replica for replica in snapshot.replicas}
+
+        def paths(key: ReplicaKey, attempt: int) -> list[str]:
+            name = f"{replica_of[key].native_id}.{attempt}.out"
+            return [os.path.join(snapshot.metadata["folder"], name)]
+
+        if query.follow:
+            yield from follow(replicas, paths, SpoolEnd(snapshot, self.look), query.attempt)
+            return
+        only = None if query.attempt is None else [query.attempt]
+        yield from read_now(
+            replicas, paths, lambda key: only or range(replica_of[key].attempt + 1), query.tail
+        )
 
 
 def create_scheduler(session_name: str, **kwargs: object) -> SpoolScheduler:

@@ -57,6 +57,10 @@ class TestSpool(SchedulerContract):
         return refuse
 
     @pytest.fixture
+    def refuse_end(self, programs):
+        return lambda: programs.refusing("spool-end")
+
+    @pytest.fixture
     def native_objects(self, programs):
         return lambda: [record["name"] for record in show()]
 

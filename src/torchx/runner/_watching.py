@@ -4,6 +4,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from torchx._startup.lazy_logger import get_logger
+from torchx.errors import ProgramNotFound
 
 if TYPE_CHECKING:
     from torchx.errors import BackendUnavailable
@@ -25,7 +26,9 @@ class Outage:
         self._since: float | None = None
 
     def note(self, err: "BackendUnavailable") -> None:
-        """Reports the beginning of an outage; raises the error after a long one."""
+        """Reports the beginning of an outage; raises the error if it is long or does not pass."""
+        if isinstance(err, ProgramNotFound):
+            raise err
         now = time.monotonic()
         if self._since is None:
             self._since = now

@@ -13,9 +13,10 @@ What is tested follows ``scheduler.features``: what they declare must work, what
 refused. Other fixtures to override: ``opts`` (run options of every job), ``image`` (with ``sh`` and
 ``python3``), ``resource``, ``host_dir`` where ``mounts`` are declared, ``other_scheduler`` where
 ``durable`` is. Fixtures that break the backend, or look into it: ``backend_away``,
-``backend_missing``, ``refuse_submission``, ``native_objects``, ``submitted``, ``queries``; rows
-without their fixture are skipped and say so. Settings: ``timeout_s``, ``requires_resource``,
-``attempt_variable``, ``native_states`` with ``state_of``, ``many_replicas``, ``most_queries``.
+``backend_missing``, ``refuse_submission``, ``refuse_end``, ``native_objects``, ``submitted``,
+``queries``; rows without their fixture are skipped and say so. Settings: ``timeout_s``,
+``requires_resource``, ``attempt_variable``, ``native_states`` with ``state_of``,
+``many_replicas``, ``most_queries``.
 """
 
 from torchx.testing._contract.faults import FaultContract

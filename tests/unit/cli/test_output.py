@@ -141,3 +141,15 @@ def test_the_closest_name() -> None:
     assert closest("STATS", ["status", "list"]) == "status"
     assert closest("zzz", ["status", "list"]) is None
     assert closest("x", []) is None
+
+
+def test_pieces_of_one_line_are_one_line() -> None:
+    stream = io.StringIO()
+    printer = LogPrinter(stream)
+    for text in ("a\nbegin", "ning ", "end\nb\nla", "st"):
+        printer.write("w", 0, 0, text)
+    printer.write("w", 0, 1, "again")
+    printer.write("w", 1, 0, "other\n")
+    printer.finish()
+    lines = ["w/0 a", "w/0 beginning end", "w/0 b", "w/0 last", "w/0 again", "w/1 other", ""]
+    assert stream.getvalue() == "\n".join(lines)

@@ -9,6 +9,7 @@ from torchx._startup.records import record, replace
 from torchx.errors import BackendUnavailable, InvalidInput
 
 from .responses import LogBlock, Stream
+from .retry import passes
 from .snapshot import ReplicaKey
 
 if TYPE_CHECKING:
@@ -49,7 +50,8 @@ class LogKey(NamedTuple):
 LogChunk = tuple[LogKey, int | None, bytes]
 """Whole lines of one replica that were written at one time, which is ``None`` if it is not known.
 
-Only the last chunk of an attempt may lack a newline at its end.
+Only the last chunk of an attempt may lack a newline at its end, and a piece of a very long line,
+which the rest of that line follows at once.
 """
 
 
@@ -169,12 +171,21 @@ def compiled(regex: str) -> "re.Pattern[str]":
 
 
 def matching(blocks: Iterable[LogBlock], pattern: "re.Pattern[str]") -> Iterator[LogBlock]:
-    """The blocks with those lines only in which the expression is found."""
+    """The blocks with those lines only in which the expression is found.
+
+    Of a line that comes in pieces, they are given from the piece on in which it is found.
+    """
     search = pattern.search
+    goes_on = False
+    """Whether the block before ended within a line, and that was given."""
     for block in blocks:
-        lines = [line for line in lines_in(block.text) if search(line.rstrip("\n"))]
-        if lines:
-            yield LogBlock(block.role, block.replica, block.attempt, "".join(lines))
+        lines = lines_in(block.text)
+        last = lines[-1]
+        first = [lines.pop(0)] if goes_on and lines else []
+        found = [*first, *(line for line in lines if search(line.rstrip("\n")))]
+        goes_on = bool(found) and found[-1] is last and not last.endswith("\n")
+        if found:
+            yield LogBlock(block.role, block.replica, block.attempt, "".join(found))
 
 
 def last_lines(blocks: Iterable[LogBlock], count: int) -> Iterator[LogBlock]:
@@ -230,6 +241,8 @@ def following_through_outages(
             yield from _counted(_without(read(), dict(given)), given)
             return
         except BackendUnavailable as err:
+            if not passes(err):
+                raise
             now = time.monotonic()
             if since is None or sum(given.values()) > before:
                 since, pause_s = now, first_pause_s

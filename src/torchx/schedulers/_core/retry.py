@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from torchx.errors import BackendUnavailable
+from torchx.errors import BackendUnavailable, ProgramNotFound
 
 T = TypeVar("T")
 
@@ -12,10 +12,15 @@ PAUSES_S = (0.2, 0.5, 1.0, 2.0)
 """Seconds before each repetition; up to a fifth is added or taken at random."""
 
 
+def passes(err: Exception) -> bool:
+    """Whether the same call may succeed later."""
+    return isinstance(err, BackendUnavailable) and not isinstance(err, ProgramNotFound)
+
+
 def with_retries(
     call: Callable[[], T],
     pauses_s: Iterable[float] = PAUSES_S,
-    transient: Callable[[Exception], bool] = lambda err: isinstance(err, BackendUnavailable),
+    transient: Callable[[Exception], bool] = passes,
 ) -> T:
     """The result of a call that may be made again without harm.
 

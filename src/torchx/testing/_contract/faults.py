@@ -52,6 +52,11 @@ class FaultContract(ContractParts):
         pytest.skip("the tests of this scheduler define no fixture `refuse_submission`")
 
     @pytest.fixture
+    def refuse_end(self) -> Breaks:
+        """A context manager in which the backend answers, and refuses to end anything."""
+        pytest.skip("the tests of this scheduler define no fixture `refuse_end`")
+
+    @pytest.fixture
     def native_objects(self) -> "Callable[[], Collection[str]]":
         """Names of all that the backend keeps of apps that have not ended."""
         pytest.skip("the tests of this scheduler define no fixture `native_objects`")
@@ -118,6 +123,16 @@ class FaultContract(ContractParts):
         assert not is_terminal(jobs.describe(app_id).state)
         scheduler.cancel(app_id)
         assert jobs.end(app_id).state is AppState.CANCELLED
+
+    def test_an_end_that_is_refused_is_an_error(
+        self, scheduler: Scheduler[Any], jobs: Jobs, refuse_end: Breaks
+    ) -> None:
+        app_id = jobs.start(jobs.sh(FOREVER))
+        jobs.until(lambda: jobs.describe(app_id).state is AppState.RUNNING)
+        for verb in (scheduler.cancel, scheduler.delete):
+            with refuse_end(), pytest.raises(TorchXError):
+                verb(app_id)
+            assert not is_terminal(jobs.describe(app_id).state)
 
     def test_a_backend_that_is_not_installed_is_an_error_of_ours(
         self, scheduler: Scheduler[Any], jobs: Jobs, backend_missing: Breaks

@@ -85,3 +85,9 @@ def test_nothing_is_lost_or_doubled_by_outages(parts: list[bytes], cuts: list[in
     assert b"".join(found) == b"".join(parts)
     assert len(reported) <= len(cuts)
     assert bool(reported) == bool(cuts)
+
+
+def test_of_a_line_in_pieces_all_are_given_from_the_one_that_matches() -> None:
+    texts = ["a\nbegin", "the word", "end\nword\n", "word", "\nno\n", "x", "y\nz\n"]
+    blocks = logs.matching([LogBlock("a", 0, 0, text) for text in texts], logs.compiled("word"))
+    assert [block.text for block in blocks] == ["the word", "end\nword\n", "word", "\n"]
