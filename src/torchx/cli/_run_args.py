@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from torchx._startup.records import field, fields, record
+from torchx._startup.dataclass import field, fields, light_dataclass
 from torchx._words import did_you_mean
 from torchx.errors import InvalidInput
 from torchx.specs import CfgVal
@@ -22,7 +22,7 @@ MISSING_COMPONENT_ERROR_MSG = (
 )
 
 
-@record
+@light_dataclass
 class TorchXRunArgs:
     """One run. The first three fields are required in JSON."""
 

@@ -6,7 +6,7 @@ import typing
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from torchx._startup.records import MISSING, field, fields, record
+from torchx._startup.dataclass import MISSING, field, fields, light_dataclass
 from torchx.specs.api import CfgVal, InvalidRunConfigException, cases, runopts
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 S = TypeVar("S", bound="StructuredOpts")
 
 
-@record
+@light_dataclass
 class StructuredOpts(Mapping[str, CfgVal]):
     """Base of typed options: subclass it as a dataclass, write the help text below each field.
 

@@ -4,7 +4,7 @@ import copy
 from collections.abc import Collection
 from typing import Any
 
-from torchx._startup.records import record
+from torchx._startup.dataclass import light_dataclass
 from torchx.specs._app import Role
 
 
@@ -28,7 +28,7 @@ class macros:
     rank0_env = "${rank0_env}"
     """Name of the environment variable that holds the host of the first replica."""
 
-    @record
+    @light_dataclass
     class Values:
         """What the placeholders stand for in one replica."""
 

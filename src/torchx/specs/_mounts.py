@@ -3,7 +3,7 @@
 import os
 from enum import Enum
 
-from torchx._startup.records import record
+from torchx._startup.dataclass import light_dataclass
 from torchx.errors import InvalidInput, MissingMountOption, UnknownName
 
 
@@ -15,7 +15,7 @@ class MountType(str, Enum):
     DEVICE = "device"
 
 
-@record
+@light_dataclass
 class BindMount:
     """Mounts a path of the host."""
 
@@ -24,7 +24,7 @@ class BindMount:
     read_only: bool = False
 
 
-@record
+@light_dataclass
 class VolumeMount:
     """Mounts a persistent volume of the scheduler."""
 
@@ -33,7 +33,7 @@ class VolumeMount:
     read_only: bool = False
 
 
-@record
+@light_dataclass
 class DeviceMount:
     """Makes a device of the host available; ``permissions`` holds letters of ``rwm``."""
 

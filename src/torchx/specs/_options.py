@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from torchx._startup.dataclass import light_dataclass
 from torchx._startup.lazy_logger import get_logger
-from torchx._startup.records import record
 from torchx._words import FALSE_WORDS, TRUE_WORDS, did_you_mean, parse_bool
 from torchx.errors import InvalidInput, InvalidRunConfigException
 
@@ -45,7 +45,7 @@ def _parameters(tp: Any) -> tuple[Any, tuple[Any, ...]]:
     return getattr(tp, "__origin__", None), getattr(tp, "__args__", ())
 
 
-@record
+@light_dataclass
 class runopt:
     """One option of a scheduler.
 

@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from torchx._startup.records import field, record
+from torchx._startup.dataclass import field, light_dataclass
 
 RESOURCE_NAME_TAG = "torchx/named_resources.name"
 IS_FRACTIONAL_TAG = "torchx/named_resources.is_fractional"
 
 
-@record
+@light_dataclass
 class Resource:
     """Requirements of one replica. Prefer named ones: ``resource(h="gpu.small")``.
 

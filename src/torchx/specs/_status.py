@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from torchx._startup.records import asdict, field, record
+from torchx._startup.dataclass import asdict, field, light_dataclass
 from torchx.errors import AppStatusError
 from torchx.specs._constants import NONE
 from torchx.specs._state import AppState, ReplicaState, is_terminal
 
 
-@record
+@light_dataclass
 class ReplicaStatus:
     """Status of one replica.
 
@@ -30,7 +30,7 @@ class ReplicaStatus:
             self.hostaddr = self.hostname
 
 
-@record
+@light_dataclass
 class RoleStatus:
     """Statuses of the replicas of a role."""
 
@@ -42,7 +42,7 @@ class RoleStatus:
         return {"role": self.role, "replicas": [asdict(replica) for replica in self.replicas]}
 
 
-@record
+@light_dataclass
 class AppStatus:
     """Status of an app.
 

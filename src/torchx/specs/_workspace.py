@@ -3,14 +3,14 @@
 import os
 from typing import TYPE_CHECKING, Any
 
-from torchx._startup.records import record
+from torchx._startup.dataclass import light_dataclass
 from torchx.errors import InvalidInput
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-@record
+@light_dataclass
 class Workspace:
     """Local project directories and where each goes below the job's root.
 

@@ -2,14 +2,14 @@
 
 from typing import Generic, TypeVar, overload
 
-from torchx._startup.records import record
+from torchx._startup.dataclass import light_dataclass
 from torchx.specs._resource import Resource
 
 V = TypeVar("V")
 D = TypeVar("D")
 
 
-@record(frozen=True)
+@light_dataclass(frozen=True)
 class CapabilityKey(Generic[V]):
     """A key in ``Resource.capabilities`` whose values have one type.
 

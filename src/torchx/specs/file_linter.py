@@ -5,7 +5,7 @@ import ast
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from torchx._startup.records import record
+from torchx._startup.dataclass import light_dataclass
 from torchx.specs._docstrings import get_fn_docstring as get_fn_docstring
 from torchx.util.io import read_conf_file
 
@@ -24,7 +24,7 @@ def __getattr__(name: str) -> Any:  # on first use: argparse is not needed to de
     raise AttributeError(msg)
 
 
-@record
+@light_dataclass
 class LinterMessage:
     """What is wrong with a component, and where."""
 

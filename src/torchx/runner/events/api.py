@@ -3,7 +3,7 @@
 from enum import Enum
 from typing import Any, Union
 
-from torchx._startup.records import fields, record
+from torchx._startup.dataclass import fields, light_dataclass
 
 
 class SourceType(str, Enum):
@@ -14,7 +14,7 @@ class SourceType(str, Enum):
     EXTERNAL = "EXTERNAL"
 
 
-@record
+@light_dataclass
 class TorchxEvent:
     """One call to the runner: what for, how long, and how it ended.
 

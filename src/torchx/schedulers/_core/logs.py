@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from torchx._startup.records import record, replace
+from torchx._startup.dataclass import light_dataclass, replace
 from torchx.errors import BackendUnavailable, InvalidInput
 
 from .responses import LogBlock, Stream
@@ -23,7 +23,7 @@ AWAY_S = 150.0
 _LONGEST_PAUSE_S = 5.0
 
 
-@record(frozen=True)
+@light_dataclass(frozen=True)
 class LogQuery:
     """The lines that are wanted of each replica."""
 

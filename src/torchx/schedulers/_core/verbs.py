@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from torchx._startup.records import replace
+from torchx._startup.dataclass import replace
 from torchx.errors import LogsNotFound, TorchXError
 
 from . import logs

@@ -1,6 +1,6 @@
 """Dataclasses that take little time to define, for the modules that every command imports.
 
-``record`` stands for ``dataclasses.dataclass``. A class that it makes is a dataclass in all that
+``light_dataclass`` stands for ``dataclasses.dataclass``. A class that it makes is a dataclass in all that
 counts: fields, constructor, equality, repr, hash, ``replace``, ``asdict``. Two things differ.
 All of them share one ``__repr__``, ``__eq__`` and ``__hash__`` where ``dataclass`` compiles their
 source text for each class anew, and ``frozen=True`` is for type checkers: it gives a hash, but
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dataclasses import MISSING, asdict, field, fields, replace
-    from dataclasses import dataclass as record
+    from dataclasses import dataclass as light_dataclass
 
 else:
 
@@ -54,9 +54,9 @@ else:
     from dataclasses import MISSING, asdict, dataclass, field, fields, replace
     from reprlib import recursive_repr
 
-    def record(cls=None, /, *, frozen=False):
+    def light_dataclass(cls=None, /, *, frozen=False):
         if cls is None:
-            return lambda decorated: record(decorated, frozen=frozen)
+            return lambda decorated: light_dataclass(decorated, frozen=frozen)
         own = cls.__dict__
         if "__repr__" not in own:
             cls.__repr__ = _repr
@@ -83,4 +83,4 @@ else:
         return tuple([getattr(self, f.name) for f in fields(self) if f.compare])
 
 
-__all__ = ["MISSING", "asdict", "field", "fields", "record", "replace"]
+__all__ = ["MISSING", "asdict", "field", "fields", "light_dataclass", "replace"]
