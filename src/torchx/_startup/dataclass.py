@@ -1,7 +1,7 @@
 """Dataclasses that take little time to define, for the modules that every command imports.
 
-``light_dataclass`` stands for ``dataclasses.dataclass``. A class that it makes is a dataclass in all that
-counts: fields, constructor, equality, repr, hash, ``replace``, ``asdict``. Two things differ.
+``light_dataclass`` stands for ``dataclasses.dataclass``. Its classes are dataclasses in all
+that counts: fields, constructor, equality, repr, hash, ``replace``, ``asdict``. Two things differ.
 All of them share one ``__repr__``, ``__eq__`` and ``__hash__`` where ``dataclass`` compiles their
 source text for each class anew, and ``frozen=True`` is for type checkers: it gives a hash, but
 nothing keeps an instance from being changed at run time, which would make it six times as slow to

@@ -3,15 +3,17 @@ takes to run. Only what is no plain function is left to it.
 """
 
 from types import FunctionType, MethodType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Literal
+
+    Kind = Literal["positional_only", "positional", "var_positional", "keyword_only", "var_keyword"]
 
 _HAS_VAR_POSITIONAL = 4  # as in `inspect.CO_VARARGS`
 _HAS_VAR_KEYWORD = 8
 
-Kind = Literal["positional_only", "positional", "var_positional", "keyword_only", "var_keyword"]
 _POSITIONAL = ("positional_only", "positional")
 
 
@@ -19,13 +21,16 @@ class EMPTY:
     """Stands for a default or an annotation that is not there."""
 
 
-class Parameter(NamedTuple):
+class Parameter:
     """One parameter of a function."""
 
-    name: str
-    kind: Kind
-    default: Any = EMPTY
-    annotation: Any = EMPTY
+    __slots__ = ("annotation", "default", "kind", "name")
+
+    def __init__(self, name: str, kind: "Kind", default: Any, annotation: Any) -> None:
+        self.name = name
+        self.kind = kind
+        self.default = default
+        self.annotation = annotation
 
 
 def parameters(fn: "Callable[..., Any]") -> list[Parameter]:
@@ -56,7 +61,7 @@ def _declared(fn: FunctionType) -> list[Parameter]:
     given = fn.__defaults__ or ()
     defaults.update(zip(names[ends[0] - len(given) : ends[0]], given, strict=True))
 
-    def parameter(name: str, kind: Kind) -> Parameter:
+    def parameter(name: str, kind: "Kind") -> Parameter:
         return Parameter(name, kind, defaults.get(name, EMPTY), annotations.get(name, EMPTY))
 
     found = [

@@ -175,14 +175,19 @@ class _Field:
         self.group: type[StructuredOpts] | None = self.type if is_group else None
 
 
-class _Option(typing.NamedTuple):
+class _Option:
     """An option as it is registered."""
 
-    key: str
-    type: Any
-    default: Any
-    required: bool
-    help: Callable[[], str]
+    __slots__ = ("default", "help", "key", "required", "type")
+
+    def __init__(
+        self, key: str, type_: Any, default: Any, required: bool, help: Callable[[], str]
+    ) -> None:
+        self.key = key
+        self.type = type_
+        self.default = default
+        self.required = required
+        self.help = help
 
 
 def _layout(cls: type[StructuredOpts]) -> tuple[_Field, ...]:
@@ -212,7 +217,7 @@ def _options_of(cls: type[StructuredOpts]) -> list[_Option]:
         for inner in _options_of(item.group):
             key = f"{item.name}.{inner.key}"
             required = inner.required and not item.has_default
-            options.append(inner._replace(key=key, required=required))
+            options.append(_Option(key, inner.type, inner.default, required, inner.help))
     return options
 
 
