@@ -198,7 +198,11 @@ def to_response(snapshot: AppSnapshot) -> DescribeAppResponse:
 
 def to_row(snapshot: AppSnapshot) -> ListAppResponse:
     """The row of ``list``."""
-    return ListAppResponse(snapshot.app_id, snapshot.state, name=snapshot.name)
+    known = (
+        snapshot.native_state
+    )  # at hand, while `state` is kept and that takes time in a long list
+    state = snapshot.state if known is None else known
+    return ListAppResponse(snapshot.app_id, state, name=snapshot.name)
 
 
 def message(snapshot: AppSnapshot) -> str:
