@@ -2,11 +2,10 @@
 
 import pytest
 
-from tests.docker_engine import image_with_init, needs_docker, skip_without_docker
+from tests.docker_engine import image_with_init, needs_docker
 from torchx.schedulers.docker_scheduler import DockerScheduler, create_scheduler
 from torchx.testing.scheduler_suite import SchedulerContract
 
-skip_without_docker()
 pytestmark = needs_docker
 
 

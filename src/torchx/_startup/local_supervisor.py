@@ -103,4 +103,7 @@ def dismiss() -> None:
     while _waiting:
         supervisor = _waiting.pop()
         supervisor.channel.close()
-        os.waitpid(supervisor.pid, 0)
+        try:
+            os.waitpid(supervisor.pid, 0)
+        except ChildProcessError:
+            pass  # where SIGCHLD is ignored, the kernel does it

@@ -97,15 +97,20 @@ def _inspected(fn: "Callable[..., Any]") -> list[Parameter]:
     ]
 
 
-def takes_args(fn: "Callable[..., Any]", *args: object) -> bool:
-    """Whether it can be called with so many arguments, by position.
+def takes_args(fn: "Callable[..., Any]", *args: object, **kwargs: object) -> bool:
+    """Whether it can be called like that.
 
     Raises:
         TypeError: and ``ValueError`` as ``parameters`` does.
     """
     declared = parameters(fn)
-    positional = [p for p in declared if p.kind in _POSITIONAL]
-    needed = [p for p in declared if p.default is EMPTY and not p.kind.startswith("var_")]
-    if len(needed) > len(args) or any(p.kind == "keyword_only" for p in needed):
+    kinds = {p.kind for p in declared}
+    by_place = [p.name for p in declared if p.kind in _POSITIONAL]
+    if len(args) > len(by_place) and "var_positional" not in kinds:
         return False
-    return len(args) <= len(positional) or any(p.kind == "var_positional" for p in declared)
+    given = set(by_place[: len(args)])
+    by_name = {p.name for p in declared if p.kind in ("positional", "keyword_only")} - given
+    if kwargs.keys() & given or (kwargs.keys() - by_name and "var_keyword" not in kinds):
+        return False
+    needed = {p.name for p in declared if p.default is EMPTY and not p.kind.startswith("var_")}
+    return needed - given <= kwargs.keys() & by_name

@@ -129,10 +129,10 @@ def _check_tracker_names(trackers: Mapping[str, str | None], factories: Mapping[
             raise InvalidInput(msg)
 
 
-def takes_args(method: Callable[..., Any], *args: object) -> bool:
+def takes_args(method: Callable[..., Any], *args: object, **kwargs: object) -> bool:
     """Whether the method can be called like that; older schedulers take fewer arguments."""
     try:
-        return signatures.takes_args(method, *args)
+        return signatures.takes_args(method, *args, **kwargs)
     except TypeError:
         return False
     except ValueError:  # it has no signature

@@ -509,17 +509,27 @@ class Runner:
         should_tail: bool = False,
         streams: "Stream | None" = None,
         attempt: int | None = None,
+        tail_lines: int | None = None,
     ) -> "Iterator[LogBlock]":
         """Output of several replicas (role and index; all for ``None``) in the order of time.
 
+        Args:
+            tail_lines: only so many of the last lines of each replica, and what is written later.
+
         Raises:
             UnknownAppException: at the call, if the scheduler does not know the app.
-            UnsupportedRequest: at the call, if the scheduler cannot merge logs.
+            UnsupportedRequest: at the call, if the scheduler cannot merge logs, or cannot read the
+                last lines alone.
         """
         scheduler, app_id, backend = self._find(app_handle)
         with recorded_call("log_blocks", backend, app_id), one_look():
             self._check_known(app_handle)
             read = _method(scheduler, "log_blocks", backend)
+            # schedulers of other packages may not take it
+            more = {} if tail_lines is None else {"tail_lines": tail_lines}
+            if more and not _prepare.takes_args(read, app_id, **more):
+                msg = f"`{backend}` cannot read the last lines alone: leave out `tail_lines`"
+                raise UnsupportedRequest(msg)
             blocks: Iterator[LogBlock] = read(
                 app_id,
                 replicas,
@@ -529,6 +539,7 @@ class Runner:
                 should_tail=should_tail,
                 streams=streams,
                 attempt=attempt,
+                **more,
             )
             return blocks
 

@@ -211,8 +211,8 @@ def _options_of(cls: type[StructuredOpts]) -> list[_Option]:
     for item in _layout(cls):
         if item.group is None:
             default = item.raw.default if item.raw.default is not MISSING else None
-            help = functools.partial(_help, cls, item.name)
-            options.append(_Option(item.key, item.type, default, not item.has_default, help))
+            text = functools.partial(_text, cls, item.name)
+            options.append(_Option(item.key, item.type, default, not item.has_default, text))
             continue
         for inner in _options_of(item.group):
             key = f"{item.name}.{inner.key}"
@@ -221,17 +221,24 @@ def _options_of(cls: type[StructuredOpts]) -> list[_Option]:
     return options
 
 
-def _help(cls: type[StructuredOpts], name: str) -> str:
+def _text(cls: type[StructuredOpts], name: str) -> str:
     return _texts(cls).get(name) or name
 
 
 def _texts(cls: type[StructuredOpts]) -> dict[str, str]:
-    """The text below each field, read from the source once."""
+    """The text below each field, read from the source once: of the class and of its bases."""
     known: dict[str, str] | None = cls.__dict__.get("_torchx_texts")
     if known is None:
-        from torchx.schedulers._field_docs import field_docs
+        from docstring_parser.attrdoc import AttributeDocstrings
 
-        known = field_docs(cls, StructuredOpts)
+        known = {}
+        for owner in reversed(cls.__mro__):
+            if issubclass(owner, StructuredOpts) and owner is not StructuredOpts:
+                try:
+                    found = AttributeDocstrings().get_attr_docs(owner)
+                except TypeError:  # a class without a source, as a REPL makes it
+                    continue
+                known.update({field: text.strip() for field, (text, *_) in found.items()})
         cls._torchx_texts = known  # type: ignore[attr-defined]  # a cache, not a field
     return known
 

@@ -1,7 +1,8 @@
 """Options that a scheduler takes, and the values given for them."""
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import Any
 
 from torchx._startup.dataclass import light_dataclass
 from torchx._startup.lazy_logger import get_logger
@@ -59,15 +60,6 @@ class runopt:
     is_required: bool
     help: str
 
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name):  # the help is not there until it is first read
-            find = vars(self).get("_find_help") if name == "help" else None
-            if find is None:
-                raise AttributeError(name)
-            self.help = find()
-            return self.help
-
     @property
     def is_type_list_of_str(self) -> bool:
         """Whether values are lists."""
@@ -95,6 +87,23 @@ class runopt:
             return dict(map(_pair, _elements(value)))
         cast: CfgVal = self.opt_type(value)
         return cast
+
+
+class _LazilyDescribed(runopt):
+    """An option whose help is made when it is asked for, as most commands show none."""
+
+    def __init__(
+        self, default: CfgVal, opt_type: Any, is_required: bool, describe: Callable[[], str]
+    ) -> None:
+        self.default = default
+        self.opt_type = opt_type
+        self.is_required = is_required
+        self._describe = describe
+
+    @cached_property
+    def help(self) -> str:  # type: ignore[override]  # read once, an attribute then
+        """The text."""
+        return self._describe()
 
 
 def _cast_bool(value: str) -> bool:
@@ -161,7 +170,7 @@ class runopts:
         """Adds an option, or replaces it.
 
         Args:
-            help: the text, or what finds it when it is first read.
+            help: its text, or what gives it when it is asked for.
 
         Raises:
             ValueError: if a required option has a default.
@@ -176,11 +185,11 @@ class runopts:
                 f" Given: {default} ({type(default).__name__})"
             )
             raise TypeError(msg)
-        option = runopt(default, type_, required, help if isinstance(help, str) else "")
-        if not isinstance(help, str):
-            vars(option)["_find_help"] = help
-            del option.help
-        self._opts[cfg_key] = option
+        self._opts[cfg_key] = (
+            runopt(default, type_, required, help)
+            if isinstance(help, str)
+            else _LazilyDescribed(default, type_, required, help)
+        )
 
     def canonical_key(self, name: str) -> str | None:
         """The spelling under which an option is registered; ``None`` if it is not."""

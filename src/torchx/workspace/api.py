@@ -1,4 +1,4 @@
-"""What a scheduler that builds workspaces mixes in."""
+"""The interface of schedulers that build workspaces."""
 
 import abc
 from collections.abc import Iterator, Mapping
@@ -212,7 +212,7 @@ def walk_workspace(
     Raises:
         InvalidInput: if the ignore file has a malformed pattern.
     """
-    from torchx.workspace._listing import walk
+    from torchx._projects.listing import walk
 
     return walk(fs, path, ignore_name)
 
@@ -235,7 +235,7 @@ class PkgInfo(Generic[PackageType]):
     Args:
         img: the image.
         lazy_overrides: attributes of the role that are known later.
-        metadata: what else there is to say.
+        metadata: anything else about the image.
     """
 
     img: PackageType

@@ -9,10 +9,11 @@ import time
 
 import pytest
 
-from tests.docker_engine import needs_docker, skip_without_docker
+from tests.docker_engine import needs_docker
 from torchx.errors import JobStartError
 from torchx.schedulers.docker_scheduler import (
     LABEL_APP_ID,
+    LABEL_VERSION,
     NETWORK,
     _client,
     ensure_network,
@@ -20,7 +21,6 @@ from torchx.schedulers.docker_scheduler import (
 )
 from torchx.specs import AppDef, AppState, BindMount, Resource, RetryPolicy, Role, macros
 
-skip_without_docker()
 pytestmark = needs_docker
 
 
@@ -31,6 +31,17 @@ def marks(client, app_id):
 
 def states(found):
     return {f"{r.role}/{r.id}": r.state for status in found.roles_statuses for r in status.replicas}
+
+
+def networks(client, **filters):
+    """Ids of the networks of our name; there may be one that no scheduler made."""
+    return [n.id for n in client.networks.list(names=[f"^{NETWORK}$"], filters=filters)]
+
+
+def users_of_network(apps):
+    """Containers on it, and those of all apps, which may use it, be they ours or not."""
+    on_it = apps.client.containers.list(all=True, filters={"network": NETWORK}, ignore_removed=True)
+    return [*on_it, *apps.containers()]
 
 
 # -- cancel and delete ----------------------------------------------------------------------------
@@ -111,23 +122,26 @@ def test_delete_leaves_nothing(apps):
     assert apps.containers(app_id) == []
     assert marks(apps.client, app_id) == []
     assert apps.scheduler.describe(app_id) is None
-    others = apps.containers()
-    networks = [n.name for n in apps.client.networks.list(names=[NETWORK])]
-    assert others or NETWORK not in networks
+    deadline = time.monotonic() + 60
+    while networks(apps.client, label=LABEL_VERSION) and not users_of_network(apps):
+        assert time.monotonic() < deadline, "the network stays without anyone who uses it"
+        time.sleep(0.1)
 
 
 def test_the_network_stays_while_another_app_needs_it(apps):
     kept = apps.start(apps.role("sleep 3600"))
     gone = apps.start(apps.role("true"))
     apps.scheduler.delete(gone)
-    assert [n.name for n in apps.client.networks.list(names=[NETWORK])] == [NETWORK]
+    assert networks(apps.client)
     assert apps.scheduler.describe(kept).state is AppState.RUNNING
 
 
-def test_a_network_that_is_there_is_used(docker_client):
-    ensure_network(docker_client)
+def test_a_network_that_is_there_is_used(apps):
+    apps.start(apps.role("sleep 3600"))  # while it is there nobody removes the network
+    before = networks(apps.client)
+    ensure_network(apps.client)
     ensure_network()
-    assert len(docker_client.networks.list(names=[f"^{NETWORK}$"])) == 1
+    assert networks(apps.client) == before
     assert has_docker()
 
 

@@ -6,12 +6,11 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from tests.docker_engine import needs_docker, skip_without_docker
+from tests.docker_engine import needs_docker
 from torchx.errors import InvalidInput, UnsupportedRequest
 from torchx.schedulers.api import Stream
 from torchx.specs import AppState, RetryPolicy, macros
 
-skip_without_docker()
 pytestmark = needs_docker
 
 PIECES = """

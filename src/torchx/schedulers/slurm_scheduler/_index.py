@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from torchx._files import replace_file
-from torchx.specs._home import home_dir
+from torchx._home import home_dir
 
 from ._request import safe_name
 from ._script import RECORD_DIR

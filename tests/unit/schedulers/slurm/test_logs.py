@@ -220,8 +220,10 @@ def test_a_requeued_job_is_pending_and_its_new_attempt_has_no_failure_yet(job):
     assert (found.state, found.num_restarts) == (AppState.PENDING, 0)
     job.note("hosts-1-0", "n1\nn2\n")
     job.state("RUNNING")
-    time.sleep(1.1)
-    found = job.scheduler.describe(job.app_id)
+    deadline = time.monotonic() + 60
+    while (found := job.scheduler.describe(job.app_id)).state is AppState.PENDING:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)  # squeue is not asked again at once
     assert (found.state, found.num_restarts) == (AppState.RUNNING, 1)
     assert {r.state for r in found.roles_statuses[0].replicas} == {AppState.RUNNING}
     assert job.scheduler.failed_replicas(job.app_id) == []

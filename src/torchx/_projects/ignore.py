@@ -64,11 +64,11 @@ def parse(text: str, source: str = "the ignore file") -> list[Pattern]:
 
 
 class Rules:
-    """What is in the workspace, and what is not.
+    """The rules by which something is in the workspace or is left out.
 
     Args:
         patterns: the lines of the ignore file.
-        skip_default: whether ``DEFAULT_SKIPPED`` and virtual environments are left out.
+        skip_default: leave out ``DEFAULT_SKIPPED`` and virtual environments.
         file: path of the ignore file, or of the one to write if there is none; for messages.
     """
 
@@ -104,7 +104,7 @@ class Rules:
         return self._skipped
 
     def asks_for(self, path: str) -> bool:
-        """Whether a ``!`` pattern that spells the name of this file out takes it in."""
+        """True if a ``!`` pattern that spells the name of this file out takes it in."""
         scope = self._above_asked(path)
         return scope is not None and scope.keeps(posixpath.basename(path))
 
@@ -206,19 +206,19 @@ class Scope:
 
     @property
     def everything_kept(self) -> bool:
-        """Whether no pattern can leave out anything in the folder itself."""
+        """True if no pattern can leave out anything in the folder itself."""
         rules = self._rules
         return not self._tests and rules._kept(self._inherited) and not rules._special
 
     def keeps(self, name: str) -> bool:
-        """Whether something of this name in the folder is in the workspace."""
+        """True if something of this name in the folder is in the workspace."""
         if name in self._rules._special:
             scope = self._special(name)
             return scope is not None and scope.keeps(name)
         return self._rules._kept(self._group(name))
 
     def enter(self, name: str) -> tuple[bool, "Scope | None"]:
-        """Whether a sub-folder is kept, and its scope: ``None`` where nothing in it is kept."""
+        """True if a sub-folder is kept, and its scope: ``None`` where nothing in it is kept."""
         if name in self._rules._special:
             scope = self._special(name)
             return (False, None) if scope is None else scope.enter(name)
@@ -333,7 +333,7 @@ def _before_stars(parts: list[str]) -> list[str]:
 def _may_match_below(
     parts: list[str], prefix: list[Callable[[str], object]], folder: tuple[str, ...]
 ) -> bool:
-    """Whether a pattern can match something in a folder that it does not match itself."""
+    """True if a pattern can match something in a folder that it does not match itself."""
     if not all(matches(name) for matches, name in zip(prefix, folder, strict=False)):
         return False
     return len(prefix) < len(parts) or len(parts) > len(folder)

@@ -1,4 +1,4 @@
-"""Jobs that this process launched."""
+"""What clients of the published package import, make, replace or look at."""
 
 import os
 import signal
@@ -58,15 +58,18 @@ class _LocalAppDef:
 
     def kill(self) -> None:
         """Ends the job, attached or not, and waits until nothing of it runs."""
+        from ._client import end
         from ._store import Store
 
         store = Store()
         record = store.read(self.id)
-        if record is None or record.view().terminal:
-            return
-        from ._client import end
+        if record is not None and not store.view(record).terminal:
+            end(store, record)
 
-        end(store, record)
+    @property
+    def cut_off(self) -> bool:
+        """Whether the job has ended, and still takes a file descriptor here."""
+        return self._lifeline is not None and self._owner == os.getpid() and self._lifeline.cut
 
     def close(self) -> None:
         """Ends the job if it is attached to this process; a forked child ends nothing."""

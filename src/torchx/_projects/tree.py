@@ -1,105 +1,48 @@
-"""What a workspace contains: one description that every builder works from."""
+"""The content of a workspace: one description that every builder works from."""
 
 import os
 import posixpath
 import stat
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 from torchx._filesystem import filesystem
+from torchx._home import home_dir
+from torchx._projects import walk as _walk
+from torchx._projects.entry import Entry, size_text
+from torchx._projects.ignore import literal_pattern
+from torchx._projects.messages import unreadable
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import InvalidInput, WorkspaceNotFound
-from torchx.specs._home import home_dir
-from torchx.specs.api import Workspace
-from torchx.workspace import _walk
-from torchx.workspace._errors import LEAVE_OUT, unreadable
-from torchx.workspace._ignore import literal_pattern
 
 if TYPE_CHECKING:
-    from torchx.workspace._ignore import Rules
-
-Kind = Literal["file", "dir", "link"]
+    from torchx._projects.ignore import Rules
 
 IGNORE_FILES = (_walk.TORCHX_IGNORE, _walk.DOCKER_IGNORE)
 """The first that a project has in its root says what is left out."""
 
-WARN_ABOVE_BYTES = 1 << 30
 MOST_BYTES_OF_A_FILE = 4 << 30
 """A larger file is refused unless a ``!`` pattern spells its name out."""
 
 logger = get_logger(__name__)
 
 
-class Entry:
-    """A file, folder or link of a workspace.
+class Projects(Protocol):
+    """Local project directories and where each goes, as ``specs.Workspace`` has them."""
 
-    Args:
-        path: where it goes, relative to the root, with ``/`` and without ``./``.
-        kind: what it is.
-        mode: permission bits.
-        size: of a file, in bytes; 0 for others.
-        target: of a link; ``None`` for others.
-        source: local path or URL that a file is read from; ``""`` if ``content`` is what it holds.
-        content: of a file that has no source; ``None`` for others.
-        status: of a local file as it was found, to tell later whether it changed; ``None`` for
-            others.
-
-    Attributes:
-        link_source: a local file that is the same, for a copy to link to; ``""`` if there is none.
-    """
-
-    __slots__ = (
-        "content",
-        "kind",
-        "link_source",
-        "mode",
-        "path",
-        "size",
-        "source",
-        "status",
-        "target",
-    )
-
-    def __init__(
-        self,
-        path: str,
-        kind: Kind,
-        mode: int,
-        size: int = 0,
-        target: str | None = None,
-        source: str = "",
-        content: bytes | None = None,
-        status: os.stat_result | None = None,
-    ) -> None:
-        self.path = path
-        self.kind = kind
-        self.mode = mode
-        self.size = size
-        self.target = target
-        self.source = source
-        self.content = content
-        self.status = status
-        self.link_source = ""
-
-    def __repr__(self) -> str:
-        arrow = f" -> {self.target}" if self.kind == "link" else ""
-        return f"<{self.kind} {self.path}{arrow} {self.mode:o} {self.size}>"
-
-    def identity(self) -> tuple[object, ...]:
-        """Changes whenever the file at ``source`` does, as far as can be told without reading."""
-        status = self.status
-        seen = (status.st_mtime_ns, status.st_ctime_ns, status.st_ino) if status else ()
-        return (self.path, self.kind, self.mode, self.size, self.target, self.source, *seen)
+    @property
+    def projects(self) -> Mapping[str, str]:
+        """Local path or URL → path below the root."""
 
 
 def scan(
-    workspace: Workspace | str,
+    workspace: Projects | str,
     *,
     skip_default: bool = True,
     leave_out: Callable[[str], bool] | None = None,
 ) -> list[Entry]:
-    """What a workspace contains, sorted by path; a folder stands before what is in it.
+    """The entries of a workspace, sorted by path; a folder stands before what is in it.
 
     Ignore files are applied, per project. Where two projects have the same path, the later one
     wins. Links are never followed: one that stays within its project is kept as a relative link,
@@ -107,8 +50,8 @@ def scan(
 
     Args:
         workspace: projects, or the path or URL of a single one.
-        skip_default: whether ``.git``, ``__pycache__``, virtual environments and TorchX's own
-            files are left out.
+        skip_default: leave out ``.git``, ``__pycache__``, virtual environments and TorchX's own
+            files.
         leave_out: says of the path of a local folder that it is not part of the workspace.
 
     Raises:
@@ -117,7 +60,7 @@ def scan(
         InvalidInput: for a malformed pattern, a socket or device, a file of more than 4 GiB, or
             two projects of which one has a file where the other has a folder.
     """
-    projects = workspace.projects if isinstance(workspace, Workspace) else {workspace: ""}
+    projects = {workspace: ""} if isinstance(workspace, str) else workspace.projects
     if skip_default:
         leave_out = _but_own_files(leave_out)
     merged: dict[str, Entry] = {}
@@ -151,105 +94,14 @@ def scan_all(root: str, leave_out: Callable[[str], bool]) -> list[Entry]:
         UnreadableWorkspace: if a folder cannot be read.
         InvalidInput: for a socket or device.
     """
-    from torchx.workspace._ignore import Rules
+    from torchx._projects.ignore import Rules
 
     entries, _ = _local_project(root, "", Rules((), skip_default=False), leave_out, sys.maxsize)
     return sorted(entries, key=_path_of)
 
 
-def open_entry(entry: Entry) -> BinaryIO:
-    """The content of a file, from its start.
-
-    Raises:
-        UnreadableWorkspace: if it is gone or cannot be read.
-    """
-    if entry.content is not None:
-        import io
-
-        return io.BytesIO(entry.content)
-    try:
-        if "://" in entry.source:
-            fs, path = filesystem(entry.source)
-            opened: BinaryIO = fs.open(path, "rb")
-            return opened
-        return os.fdopen(os.open(entry.source, os.O_RDONLY | _NO_FOLLOW), "rb", buffering=0)
-    except OSError as err:
-        raise unreadable(entry.source, err) from err
-
-
-def read_small(entry: Entry) -> bytes:
-    """The content of a local file as it is now, with as few system calls as there can be.
-
-    Raises:
-        UnreadableWorkspace: if it is gone or cannot be read.
-    """
-    try:
-        file = os.open(entry.source, os.O_RDONLY | _NO_FOLLOW)
-        try:
-            data = os.read(file, entry.size + 1)
-            if len(data) != entry.size:  # it changed, or the system gave a part
-                while more := os.read(file, 1 << 20):
-                    data += more
-            return data
-        finally:
-            os.close(file)
-    except OSError as err:
-        raise unreadable(entry.source, err) from err
-
-
-_NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
-
-
-def summary(entries: Iterable[Entry]) -> tuple[int, int]:
-    """The number of files and links, and the bytes in them."""
-    files = total = 0
-    for entry in entries:
-        if entry.kind != "dir":
-            files += 1
-            total += entry.size
-    return files, total
-
-
-def announce(entries: list[Entry], workspace: Workspace | str, action: str = "sending") -> None:
-    """Logs how much goes along, and warns of what is unusually large."""
-    files, total = summary(entries)
-    logger.info(
-        "%s %s file%s, %s of workspace `%s`",
-        action,
-        f"{files:,}",
-        "" if files == 1 else "s",
-        size_text(total),
-        workspace,
-    )
-    if total <= WARN_ABOVE_BYTES:
-        return
-    largest = sorted((e for e in entries if e.kind == "file"), key=lambda e: -e.size)[:3]
-    logger.warning(
-        "the workspace `%s` holds %s, which is much for code; if the job does not need all of it,"
-        " %s; the largest files: %s",
-        workspace,
-        size_text(total),
-        LEAVE_OUT,
-        ", ".join(f"`{e.path}` ({size_text(e.size)})" for e in largest),
-    )
-
-
-def size_text(size: float) -> str:
-    """A number of bytes in the unit that fits.
-
-    >>> size_text(1536), size_text(12), size_text(5 << 30)
-    ('1.5 KiB', '12 B', '5.0 GiB')
-    """
-    if size < 1024:
-        return f"{size:.0f} B"
-    units = ["GiB", "MiB", "KiB"]
-    while (size := size / 1024) >= 1024 and len(units) > 1:
-        units.pop()
-    return f"{size:,.1f} {units[-1]}"
-
-
 def is_local(location: str) -> bool:
-    """Whether a workspace's location is a path of this machine, or a ``file://`` URL."""
+    """True for a path of this machine, or a ``file://`` URL."""
     return "://" not in location or location.startswith("file://")
 
 
@@ -263,7 +115,7 @@ def local_path(location: str) -> str:
 
 
 def is_single_file(location: str, entries: Sequence[Entry]) -> bool:
-    """Whether a project that was scanned is a file and not a folder."""
+    """True if a project that was scanned is a file and not a folder."""
     if is_local(location):
         return os.path.isfile(local_path(location))
     fs, path = filesystem(location)

@@ -1,4 +1,4 @@
-"""Where TorchX keeps its own files."""
+"""The directory of TorchX's own files."""
 
 import os
 from typing import TYPE_CHECKING

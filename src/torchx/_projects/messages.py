@@ -1,4 +1,4 @@
-"""What can be wrong with a workspace."""
+"""Messages about files of a workspace."""
 
 from torchx.errors import UnreadableWorkspace
 

@@ -1,26 +1,17 @@
-"""Copies what is in a workspace into a directory."""
+"""Copies the entries of a workspace into a directory."""
 
 import os
 import posixpath
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from torchx._files import write_all
 from torchx._filesystem import filesystem
+from torchx._projects.entry import Entry, open_entry, read_small
+from torchx._projects.tree import is_local, is_single_file, local_path, scan
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import InvalidInput, TorchXError, UnwritableDirectory, WorkspaceNotFound
-from torchx.specs.api import Workspace
-from torchx.workspace import _ext4
-from torchx.workspace._tree import (
-    Entry,
-    is_local,
-    is_single_file,
-    local_path,
-    open_entry,
-    read_small,
-    scan,
-)
 
 logger = get_logger(__name__)
 
@@ -46,8 +37,8 @@ def copy(entries: Sequence[Entry], outdir: str) -> None:
         InvalidInput: if a file goes where a folder is.
     """
     try:
-        crowded = _make_root(entries, outdir)
-        target = _Target(os.path.join(outdir, ""), crowded, _umask())
+        os.makedirs(outdir, exist_ok=True)
+        target = _Target(os.path.join(outdir, ""), _umask())
         _copy_in_tasks([e for e in entries if e.kind != "link"], target)
         for entry in entries:
             if entry.kind == "link":
@@ -61,7 +52,13 @@ def copy(entries: Sequence[Entry], outdir: str) -> None:
         raise _unwritable(outdir, err) from err
 
 
-def merge(workspace: Workspace, outdir: str) -> None:
+class _Single(NamedTuple):
+    """One project of a workspace."""
+
+    projects: Mapping[str, str]
+
+
+def merge(projects: Mapping[str, str], outdir: str) -> None:
     """Copies every project of a workspace into its place below a local directory.
 
     Raises:
@@ -69,8 +66,8 @@ def merge(workspace: Workspace, outdir: str) -> None:
         InvalidInput: for what cannot be copied.
     """
     own = os.path.realpath(outdir)
-    for source, target in workspace.projects.items():
-        entries = scan(Workspace({source: target}), leave_out=own.__eq__)
+    for source, target in projects.items():
+        entries = scan(_Single({source: target}), leave_out=own.__eq__)
         if is_single_file(source, entries):
             entries = [_placed(source, target or "", entries[-1], outdir)]
         copy(entries, outdir)
@@ -93,7 +90,7 @@ def _placed(source: str, target: str, file: Entry, outdir: str) -> Entry:
 
 
 def copy_to_url(entries: Sequence[Entry], url: str) -> None:
-    """The same for a directory on any fsspec file system, which keeps the content only.
+    """Copies entries below a directory on any fsspec file system, which keeps content only.
 
     A link is followed if it leads to a file of the workspace, and is left out otherwise.
     """
@@ -136,18 +133,7 @@ def _file_behind(link: Entry, files: dict[str, Entry]) -> Entry | None:
     return found if found is not None and found.kind == "file" else None
 
 
-def _make_root(entries: Sequence[Entry], path: str) -> set[str]:
-    """Makes the directory; gives the folders in it from which others should lie apart."""
-    exists = os.path.isdir(path)
-    os.makedirs(path, exist_ok=True)
-    crowded = _ext4.crowded(entries) if _ext4.has_no_journal(path) else set()
-    if "" in crowded and not exists:
-        _ext4.spread(path)
-    return crowded
-
-
-def _make_folder(path: str) -> bool:
-    """Whether it was made, as there was none."""
+def _make_folder(path: str) -> None:
     try:
         os.mkdir(path)
     except FileExistsError:
@@ -158,8 +144,6 @@ def _make_folder(path: str) -> bool:
             raise _in_the_way(path, "a file", "a folder") from None
         elif not os.access(path, os.W_OK | os.X_OK):
             os.chmod(path, 0o700)  # a copy of a folder that must not be written to
-        return False
-    return True
 
 
 def _make_link(entry: Entry, path: str) -> None:
@@ -174,21 +158,14 @@ def _make_link(entry: Entry, path: str) -> None:
 
 
 class _Target(NamedTuple):
-    """Where entries are copied to."""
+    """A directory that entries are copied to."""
 
     prefix: str
-    """The directory, with a slash at its end."""
-    crowded: set[str]
-    """Folders from which those in them should lie apart on the disk."""
+    """Its path, with a slash at the end."""
     umask: int
 
     def path(self, entry: str) -> str:
         return self.prefix + entry
-
-    def make_folder(self, entry: str) -> None:
-        path = self.path(entry)
-        if _make_folder(path) and entry in self.crowded:
-            _ext4.spread(path)
 
 
 def _copy_in_tasks(entries: Sequence[Entry], target: _Target) -> None:
@@ -226,7 +203,7 @@ def _make_shared_folders(tasks: Sequence[Sequence[Entry]], target: _Target) -> N
                 for path in _with_parents(folder):
                     if path in waiting:
                         waiting.remove(path)
-                        target.make_folder(path)
+                        _make_folder(target.path(path))
             if entry.kind == "dir":
                 there.add(entry.path)
 
@@ -237,7 +214,7 @@ def _with_parents(path: str) -> list[str]:
 
 
 def _threads(wall_s: float, cpu_s: float) -> int:
-    """How many are worth it, by what the first files took one after the other.
+    """The number of threads that pays, by the time of the first files one after the other.
 
     Where time goes into the kernel rather than into waiting, threads beyond two, or the processors,
     only take the interpreter's lock from each other.
@@ -250,7 +227,7 @@ def _copy_some(entries: Sequence[Entry], target: _Target) -> None:
     for entry in entries:
         try:
             if entry.kind == "dir":
-                target.make_folder(entry.path)
+                _make_folder(target.path(entry.path))
             else:
                 _copy_file(entry, target.path(entry.path), target.umask)
         except TorchXError:
@@ -283,7 +260,7 @@ def _copy_file(entry: Entry, path: str, umask: int) -> None:
 
 
 def _linked(link_source: str, path: str) -> bool:
-    """Whether a file got a second name; there are file systems that cannot, and limits."""
+    """True if the file got a second name; there are file systems that cannot, and limits."""
     try:
         os.link(link_source, path)
     except OSError:
@@ -314,7 +291,7 @@ def _copy_content(entry: Entry, out: int) -> None:
 
 
 def _copied_by_kernel(source: int, out: int) -> bool:
-    """Whether the rest of a file went over without passing through this process."""
+    """True if the kernel copied the rest of a file, without passing it through this process."""
     if not hasattr(os, "copy_file_range"):
         return False
     import errno

@@ -1,18 +1,18 @@
-"""What ``walk_workspace`` gives: folders and files as fsspec tells of them."""
+"""The listing of ``walk_workspace``: folders and files as fsspec describes them."""
 
 import os
 import stat
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from torchx.workspace import _walk
-from torchx.workspace._errors import unreadable
+from torchx._projects import walk as _walk
+from torchx._projects.messages import unreadable
 
 Folder = tuple[str, list[str], dict[str, Mapping[str, Any]]]
 
 
 def walk(fs: Any, path: str, ignore_name: str) -> Iterator[Folder]:
-    """See ``torchx.workspace.walk_workspace``."""
+    """Folders of a workspace; ``torchx.workspace.walk_workspace`` describes it."""
     names: tuple[str, ...] = (ignore_name,)
     if ignore_name == _walk.TORCHX_IGNORE:
         names = (ignore_name, _walk.DOCKER_IGNORE)
@@ -56,7 +56,7 @@ def _remote(fs: Any, root: str, names: tuple[str, ...]) -> Iterator[Folder]:
 
 
 class LocalFile(Mapping[str, Any]):
-    """What fsspec says of a local file, asked for when more than its path is looked at."""
+    """A local file as fsspec describes it; read when more than its path is looked at."""
 
     __slots__ = ("_details", "_entry")
 

@@ -1,4 +1,4 @@
-"""Walks what is in a workspace, one folder at a time, in an order that does not change."""
+"""Walks a workspace, one folder at a time, in an order that does not change."""
 
 import os
 import posixpath
@@ -8,15 +8,15 @@ from collections.abc import Callable, Container, Iterator
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from torchx._projects.ignore import Rules, Scope, parse
+from torchx._projects.messages import unreadable
 from torchx.errors import InvalidInput
-from torchx.workspace._errors import unreadable
-from torchx.workspace._ignore import Rules, Scope, parse
 
 TORCHX_IGNORE = ".torchxignore"
 DOCKER_IGNORE = ".dockerignore"
 
 _ENVIRONMENT_MARKS = ("pyvenv.cfg", "conda-meta")
-"""What every environment of venv, or of conda, has in its root."""
+"""Names that the root of every environment of venv, or of conda, has."""
 
 _by_name = attrgetter("name")
 
@@ -35,7 +35,7 @@ class LocalFolder(NamedTuple):
 
 
 class RemoteFolder(NamedTuple):
-    """The same on an fsspec file system."""
+    """A folder on an fsspec file system that is in the workspace, or has something that is."""
 
     path: str
     below: str
@@ -68,7 +68,7 @@ def local_rules(root: str, names: tuple[str, ...], *, skip_default: bool = True)
 
 
 def remote_rules(fs: Any, root: str, names: tuple[str, ...], *, skip_default: bool = True) -> Rules:
-    """The same for a root on an fsspec file system."""
+    """The rules of the first of the ignore files that a root on an fsspec file system has."""
     for name in names:
         path = posixpath.join(root, name)
         try:
@@ -91,7 +91,7 @@ def walk_local(
 
     Args:
         root: an existing folder.
-        rules: what is in the workspace.
+        rules: of the workspace's ignore file.
         leave_out: says of the path of a folder that it is not part of the workspace.
 
     Raises:
@@ -139,7 +139,7 @@ def _sorted_listing(path: str) -> "list[os.DirEntry[str]]":
 
 
 def _is_environment(found: "list[os.DirEntry[str]]") -> bool:
-    """Whether a folder with this in it, sorted by name, is an environment of venv or conda."""
+    """True if a folder with this in it, sorted by name, is an environment of venv or conda."""
     for name in _ENVIRONMENT_MARKS:
         at = bisect_left(found, name, key=_by_name)
         if at < len(found) and found[at].name == name:
@@ -180,7 +180,7 @@ def _has_marks(names: Container[str] | None) -> bool:
 
 
 def _listing(fs: Any, root: str) -> dict[str, dict[str, dict[str, Any]]]:
-    """What is in each folder, by its path below the root with ``/`` at the end."""
+    """The content of each folder, by its path below the root with ``/`` at the end."""
     tree: dict[str, dict[str, dict[str, Any]]] = {"": {}}
     prefix = root.rstrip("/") + "/"
     for path, info in fs.find(root, withdirs=True, detail=True).items():
