@@ -2,8 +2,8 @@
 
 import functools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 
+from torchx._startup.dataclass import field, light_dataclass, replace
 from torchx.errors import LogsNotFound
 from torchx.specs.api import NONE, AppState, ReplicaStatus, Role, RoleStatus, is_terminal
 
@@ -14,7 +14,7 @@ ReplicaKey = tuple[str, int]
 """Name of a role and index of a replica in it."""
 
 
-@dataclass(frozen=True)
+@light_dataclass(frozen=True)
 class ReplicaSnapshot:
     """The latest attempt of one replica.
 
@@ -57,7 +57,7 @@ class ReplicaSnapshot:
         return self.error or failure_json(self.ending, self.exit_code, self.ended_ns)
 
 
-@dataclass(frozen=True)
+@light_dataclass(frozen=True)
 class AppSnapshot:
     """All that one look tells of an app. Replicas are in the order of their roles and indexes."""
 
