@@ -1,6 +1,7 @@
 """Puts the parts together: store, API, controllers, node, faults, and the tests' own endpoints."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 from .api import Api, Settings, Target
@@ -80,34 +81,52 @@ class Cluster:
     def _admin(self, request: Request) -> Reply:
         """What tests ask for beside the API."""
         what = request.path.removeprefix("/_fake/")
-        body = request.json()
-        if what == "faults":
-            self.faults.faults.clear() if body is None else self.faults.add(body)
-        elif what == "requests":
+        if what == "requests":
             found = self.faults.requests()
             if request.method == "DELETE":
                 self.faults.records.clear()
             return json_reply(found)
-        elif what == "tokens":
-            self.faults.tokens = set(body)
-        elif what == "compact":
-            self.store.compact()
-        elif what == "settings":
-            self._set(body)
-        elif what == "operators":
-            self.install(body)
-        elif what == "kinds":
-            self.api.install(Kind(**body))
-        elif what == "objects":
-            self._load(body)
-        elif what == "kill":
-            assert self.kubelet is not None
-            self.kubelet.kill((body["namespace"], body["name"]), body.get("reason", "Error"))
-        elif what == "status":
-            self._write_status(body)
-        else:
+        actions: dict[str, Callable[[Any], object]] = {
+            "faults": self._fault,
+            "tokens": self._set_tokens,
+            "compact": lambda _: self.store.compact(),
+            "settings": self._set,
+            "operators": self.install,
+            "kinds": lambda body: self.api.install(Kind(**body)),
+            "objects": self._load,
+            "reset": lambda _: self._reset(),
+            "kill": self._kill,
+            "status": self._write_status,
+        }
+        if what not in actions:
             return Reply(404)
+        actions[what](request.json())
         return json_reply({})
+
+    def _fault(self, body: dict[str, Any] | None) -> None:
+        if body is None:
+            self.faults.faults.clear()
+        else:
+            self.faults.add(body)
+
+    def _set_tokens(self, tokens: list[str]) -> None:
+        self.faults.tokens = set(tokens)
+
+    def _kill(self, body: dict[str, Any]) -> None:
+        assert self.kubelet is not None
+        self.kubelet.kill((body["namespace"], body["name"]), body.get("reason", "Error"))
+
+    def _reset(self) -> None:
+        self.faults.faults.clear()
+        self.faults.tokens = set()
+        self.api.settings = Settings()
+        for kind in [*self.api.kinds.values()]:
+            if kind.namespaced:
+                for obj in self.store.all(kind):
+                    metadata = obj["metadata"]
+                    if self.store.find(kind, metadata["namespace"], metadata["name"]):
+                        self.api.remove(kind, obj)
+        self.faults.records.clear()
 
     def _set(self, body: dict[str, Any]) -> None:
         settings = self.api.settings

@@ -88,8 +88,7 @@ async def _exchange(
     if reply.stream is None:
         await _write_whole(writer, reply)
         return request.headers.get("connection", "").lower() != "close"
-    await _write_stream(writer, reply, reply.stream, reader)
-    return False
+    return await _write_stream(writer, reply, reply.stream, reader)
 
 
 async def _read(reader: asyncio.StreamReader) -> Request | None:
@@ -129,17 +128,17 @@ async def _write_stream(
     reply: Reply,
     stream: AsyncIterator[bytes],
     reader: asyncio.StreamReader,
-) -> None:
-    """Sends the stream until it ends, is cut, or the client hangs up."""
+) -> bool:
+    """Sends the stream until it ends, is cut, or the client hangs up; then it is ``False``."""
     writer.write(_head(reply, "Transfer-Encoding: chunked"))
     sending = asyncio.ensure_future(_send_chunks(writer, reply, stream))
     hung_up = asyncio.ensure_future(reader.read(1))
     try:
         await asyncio.wait({sending, hung_up}, return_when=asyncio.FIRST_COMPLETED)
         if sending.done():
-            sending.result()
-        else:
-            writer.transport.abort()
+            return sending.result()
+        writer.transport.abort()
+        return False
     finally:
         for task in (sending, hung_up):
             task.cancel()
@@ -148,7 +147,7 @@ async def _write_stream(
 
 async def _send_chunks(
     writer: asyncio.StreamWriter, reply: Reply, stream: AsyncIterator[bytes]
-) -> None:
+) -> bool:
     left = reply.cut_after
     async for chunk in stream:
         if left is not None and len(chunk) >= left:
@@ -163,9 +162,10 @@ async def _send_chunks(
     if left is not None and not reply.cut_cleanly:
         await _flushed(writer)
         writer.transport.abort()
-        return
+        return False
     writer.write(b"0\r\n\r\n")
     await writer.drain()
+    return True
 
 
 async def _flushed(writer: asyncio.StreamWriter) -> None:

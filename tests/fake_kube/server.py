@@ -72,6 +72,10 @@ class FakeKube:
     def no_faults(self) -> None:
         self.admin("faults")
 
+    def reset(self) -> None:
+        """Forgets faults, tokens, settings, requests and all objects but nodes and namespaces."""
+        self.admin("reset")
+
     def requests(self, *, forget: bool = False) -> list[dict[str, Any]]:
         """All that was asked, oldest first."""
         found: list[dict[str, Any]] = self.admin("requests", method="DELETE" if forget else "GET")
