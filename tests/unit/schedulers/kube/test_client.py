@@ -207,7 +207,7 @@ def test_retries_end(cluster: FakeKube, kube: KubeClient) -> None:
 def test_a_slow_server_is_given_up(cluster: FakeKube, kube: KubeClient) -> None:
     cluster.fault("slow", seconds=30)
     impatient = KubeClient(kube.transport, patience=QUICK.__class__(0.2, ()))
-    with pytest.raises(errors.AnswerLost, match="did not answer .*: it took too long"):
+    with pytest.raises(errors.AnswerLost, match=r"did not answer .*: it took too long"):
         impatient.groups()
 
 
@@ -286,7 +286,7 @@ def test_an_expired_token_from_a_file_is_renewed_once(
     token.write_text("wrong")
     cluster.admin("tokens", ["newer"])
     cluster.requests(forget=True)
-    with pytest.raises(errors.Unauthorized, match="credentials of user `tester`.*log in again"):
+    with pytest.raises(errors.Unauthorized, match=r"credentials of user `tester`.*log in again"):
         client.groups()
     assert len(cluster.requests()) == 2
     client.transport.close()
