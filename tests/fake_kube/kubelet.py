@@ -117,7 +117,10 @@ class Kubelet:
             self._condition(key, running, "False", "Unschedulable", reason)
             self._record(pod, "Warning", "FailedScheduling", reason)
             await asyncio.sleep(3600)
-        if spec.get("schedulingGates") or spec.get("schedulerName") not in _INSTALLED:
+        if (
+            spec.get("schedulingGates")
+            or spec.get("schedulerName", _INSTALLED[0]) not in _INSTALLED
+        ):
             return
         self._bind(key, running)
         for container in spec.get("initContainers") or ():
@@ -331,7 +334,7 @@ def _behaviour(pod: Object) -> dict[str, Any] | None:
 def _log(pod: Object, container: str) -> Log:
     behaviour = _behaviour(pod)
     if behaviour and behaviour.get("log_lines"):
-        return GeneratedLog(behaviour["log_lines"], f"{pod['metadata']['name']}/{container}")
+        return GeneratedLog(behaviour["log_lines"])
     annotations = pod["metadata"].get("annotations") or {}
     return Log(int(annotations.get(LOG_CLOCK, 1)))
 

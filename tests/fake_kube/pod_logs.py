@@ -5,6 +5,7 @@ import time
 from bisect import bisect_left
 from collections.abc import AsyncIterator
 from datetime import datetime, timezone
+from functools import lru_cache
 
 SECOND_NS = 1_000_000_000
 
@@ -87,14 +88,31 @@ class Log:
 
 
 class GeneratedLog(Log):
-    """A log of many lines, made at once and sent as fast as it is read.
+    """A log of many lines, made once for all pods and sent as fast as it is read.
 
     Its times are a millisecond apart, as of a program that ends now.
     """
 
-    def __init__(self, count: int, name: str) -> None:
+    def __init__(self, count: int) -> None:
         super().__init__()
-        start_ns = time.time_ns() - count * 1_000_000
-        self.lines = [b"line %06d of %s" % (i, name.encode()) for i in range(count)]
-        self.times_ns = [start_ns + i * 1_000_000 for i in range(count)]
+        self.lines, self.times_ns = _generated(count)
         self.ended = True
+
+    def _text(self, start: int, end: int, timestamps: bool) -> bytes:
+        if not timestamps:
+            return super()._text(start, end, timestamps)
+        return _rendered(len(self.lines), start, end)
+
+
+@lru_cache(maxsize=8)
+def _generated(count: int) -> tuple[list[bytes], list[int]]:
+    start_ns = time.time_ns() - count * 1_000_000
+    lines = [b"line %06d of a program that says much, step after step" % i for i in range(count)]
+    return lines, [start_ns + i * 1_000_000 for i in range(count)]
+
+
+@lru_cache(maxsize=100_000)
+def _rendered(count: int, start: int, end: int) -> bytes:
+    lines, times_ns = _generated(count)
+    pairs = zip(map(stamp, times_ns[start:end]), lines[start:end], strict=True)
+    return b"".join(b"%s %s\n" % pair for pair in pairs)

@@ -53,10 +53,13 @@ class LiveObjects:
     ) -> None:
         self._client = client
         self._streams = streams
-        self._start = dict(start)
         self._changed = changed
         self._keep = keep or without_bookkeeping
         self._objects: dict[Selection, dict[Key, Object]] = {s: {} for s in start}
+        self._version = dict.fromkeys(start, "")
+        for selection, listed in start.items():
+            if listed is not None:
+                self._replace(selection, listed)
         self.failure: ApiError | None = None
         """What asking again does not mend, for instance ``Forbidden``."""
 
@@ -67,21 +70,27 @@ class LiveObjects:
     async def run(self) -> None:
         """Keeps all selections up to date until it is cancelled, or ``failure`` ends it."""
         async with anyio.create_task_group() as tasks:
-            for selection, listed in self._start.items():
-                tasks.start_soon(self._follow, selection, listed)
+            for selection in self._objects:
+                tasks.start_soon(self._follow, selection)
 
-    async def _follow(self, selection: Selection, listed: Listed | None) -> None:
-        version = "" if listed is None else self._replace(selection, listed)
+    async def list_all(self) -> None:
+        """Lists once what was not listed before."""
+        for selection, version in self._version.items():
+            if not version:
+                await self._list(selection)
+
+    async def _follow(self, selection: Selection) -> None:
         pause_s = _FIRST_PAUSE_S
         warned = False
         while True:
             begun_s = anyio.current_time()
             try:
-                version = version or await self._list(selection)
-                async for newest in self._versions(selection, version):
-                    version, warned, pause_s = newest, False, _FIRST_PAUSE_S
+                if not self._version[selection]:
+                    await self._list(selection)
+                async for _ in self._watch(selection):
+                    warned, pause_s = False, _FIRST_PAUSE_S
             except Expired:
-                version = ""
+                self._version[selection] = ""
             except ServerBusy as err:
                 warned = warned or self._warn(err)
             except ApiError as err:
@@ -100,21 +109,20 @@ class LiveObjects:
         logger.warning("%s; trying again until it answers", err)
         return True
 
-    async def _list(self, selection: Selection) -> str:
+    async def _list(self, selection: Selection) -> None:
         listed = await anyio.to_thread.run_sync(
             self._client.list_objects, selection, abandon_on_cancel=True
         )
-        version = self._replace(selection, listed)
+        self._replace(selection, listed)
         self._changed()
-        return version
 
-    def _replace(self, selection: Selection, listed: Listed) -> str:
+    def _replace(self, selection: Selection, listed: Listed) -> None:
         self._objects[selection] = {_key(obj): self._keep(obj) for obj in listed.items}
-        return listed.resource_version
+        self._version[selection] = listed.resource_version
 
-    async def _versions(self, selection: Selection, version: str) -> AsyncIterator[str]:
-        """Watches once; yields the version after each batch of changes."""
-        request = _watch_call(selection, version)
+    async def _watch(self, selection: Selection) -> AsyncIterator[None]:
+        """Watches once; yields after each batch of changes."""
+        request = _watch_call(selection, self._version[selection])
         read_s = WATCH_S[1] + _GRACE_S
         async with self._streams.open(request, read_s) as stream:
             if stream.code >= 400:
@@ -122,17 +130,16 @@ class LiveObjects:
                 answer = Answer(stream.code, stream.headers, body)
                 raise api_error(request, answer, self._client.user)
             async for lines in _complete_lines(stream):
-                last = ""
                 any_change = False
                 for line in lines:
                     event = json.loads(line)
-                    last = self._apply(selection, request, event)
+                    self._apply(selection, request, event)
                     any_change = any_change or event["type"] != "BOOKMARK"
                 if any_change:
                     self._changed()
-                yield last
+                yield
 
-    def _apply(self, selection: Selection, request: Call, event: Object) -> str:
+    def _apply(self, selection: Selection, request: Call, event: Object) -> None:
         obj: Object = event["object"]
         if event["type"] == "ERROR":
             raise status_error(request, obj)
@@ -140,7 +147,7 @@ class LiveObjects:
             self._objects[selection].pop(_key(obj), None)
         elif event["type"] != "BOOKMARK":
             self._objects[selection][_key(obj)] = self._keep(obj)
-        return str(obj["metadata"]["resourceVersion"])
+        self._version[selection] = str(obj["metadata"]["resourceVersion"])
 
 
 def without_bookkeeping(obj: Object) -> Object:

@@ -22,6 +22,8 @@ class HttpStreams:
     def __init__(self, server: Server) -> None:
         self._server = server
         self._opening = anyio.Semaphore(OPENING)
+        # not left to the pool, which looks through all that wait whenever a connection is free
+        self._calling = anyio.Semaphore(SHORT_CALLS)
         self._short: httpcore.AsyncConnectionPool | None = None
         self._short_certificate: Certificate | None = None
 
@@ -64,6 +66,10 @@ class HttpStreams:
 
     async def send(self, call: Call, timeout_s: float) -> Answer:
         """One call and its whole answer."""
+        async with self._calling:
+            return await self._send_or_refresh(call, timeout_s)
+
+    async def _send_or_refresh(self, call: Call, timeout_s: float) -> Answer:
         certificate, credentials = await self._credentials()
         answered = await self._sent(call, certificate, credentials, timeout_s)
         if answered.code == 401 and await self._refreshed(credentials):
