@@ -81,6 +81,8 @@ class Cluster:
     def _admin(self, request: Request) -> Reply:
         """What tests ask for beside the API."""
         what = request.path.removeprefix("/_fake/")
+        if what == "reset":
+            return json_reply(self._reset())
         if what == "requests":
             found = self.faults.requests()
             if request.method == "DELETE":
@@ -94,7 +96,6 @@ class Cluster:
             "operators": self.install,
             "kinds": lambda body: self.api.install(Kind(**body)),
             "objects": self._load,
-            "reset": lambda _: self._reset(),
             "kill": self._kill,
             "status": self._write_status,
         }
@@ -116,7 +117,10 @@ class Cluster:
         assert self.kubelet is not None
         self.kubelet.kill((body["namespace"], body["name"]), body.get("reason", "Error"))
 
-    def _reset(self) -> None:
+    def _reset(self) -> int:
+        """Number of pods whose processes have not ended yet."""
+        if self.kubelet:
+            self.kubelet.kill_all()
         self.faults.faults.clear()
         self.faults.tokens = set()
         self.api.settings = Settings()
@@ -127,6 +131,7 @@ class Cluster:
                     if self.store.find(kind, metadata["namespace"], metadata["name"]):
                         self.api.remove(kind, obj)
         self.faults.records.clear()
+        return len(self.store.all(PODS))
 
     def _set(self, body: dict[str, Any]) -> None:
         settings = self.api.settings
@@ -140,7 +145,10 @@ class Cluster:
         kind = self.api.kinds[body["group"], body["version"], body["plural"]]
         text = json.dumps(body["template"])
         for number in range(body["count"]):
-            self.store.create(kind, json.loads(text.replace("%d", str(number))))
+            obj = json.loads(text.replace("%d", str(number)))
+            if kind is PODS:
+                obj.setdefault("status", {"phase": "Pending"})
+            self.store.create(kind, obj)
 
     def _write_status(self, body: dict[str, Any]) -> None:
         kind = self.api.kinds[body["group"], body["version"], body["plural"]]

@@ -271,6 +271,11 @@ class Kubelet:
         if current and current["metadata"]["uid"] == pod["metadata"]["uid"]:
             self._remove(current)
 
+    def kill_all(self) -> None:
+        """Ends all containers at once."""
+        for running in self.running.values():
+            _kill(running, signal.SIGKILL)
+
     def kill(self, key: Key, reason: str) -> None:
         """A test's hook: ends all containers, as by the kernel if the reason is ``OOMKilled``."""
         running = self.running[key]

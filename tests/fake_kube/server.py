@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 import urllib.request
 from pathlib import Path
 from types import TracebackType
@@ -74,7 +75,10 @@ class FakeKube:
 
     def reset(self) -> None:
         """Forgets faults, tokens, settings, requests and all objects but nodes and namespaces."""
-        self.admin("reset")
+        deadline = time.monotonic() + 20
+        while self.admin("reset"):
+            assert time.monotonic() < deadline, "pods of an earlier test do not end"
+            time.sleep(0.01)
 
     def requests(self, *, forget: bool = False) -> list[dict[str, Any]]:
         """All that was asked, oldest first."""

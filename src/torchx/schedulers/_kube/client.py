@@ -62,7 +62,7 @@ class KubeClient:
     ) -> None:
         self.transport = transport
         self.user = user
-        self._patience = patience or Patience()
+        self.patience = patience or Patience()
         self._pause = pause
 
     def get(self, kind: Kind, namespace: str, name: str) -> Object:
@@ -119,7 +119,7 @@ class KubeClient:
                 exist then only if the error is ``AnswerLost``.
         """
         request = self._create_call(kind, namespace, body, strict=strict, dry_run=False)
-        retries = Retries(self._patience, self._pause)
+        retries = Retries(self.patience, self._pause)
         unsure = False
         while True:
             try:
@@ -251,7 +251,7 @@ class KubeClient:
 
     def _document(self, request: Call) -> Object:
         """The answer to a call that is repeated as far as it may be."""
-        retries = Retries(self._patience, self._pause)
+        retries = Retries(self.patience, self._pause)
         while True:
             try:
                 return document(request, self._send(request), self.user)
@@ -260,7 +260,7 @@ class KubeClient:
                     raise
 
     def _send(self, request: Call) -> Answer:
-        return self.transport.send(request, self._patience.timeout_s)
+        return self.transport.send(request, self.patience.timeout_s)
 
 
 _VERSION = ("major", "minor")

@@ -13,13 +13,10 @@ from .calls import PODS, Answer, Call, Object, StreamTransport, call
 from .errors import AnswerLost, NotFound, Rejected, ServerBusy
 from .log_lines import LogPosition
 from .log_sources import OVER, LogSource, SourceState, state_of
+from .retry import Patience
 
 _STATUS_LAG_S = 3.0
 """How long a pod's status may come after the end of its log."""
-_FIRST_PAUSE_S = 0.1
-_LONGEST_PAUSE_S = 5.0
-_ATTEMPTS = 8
-"""Openings without a new line after which a log that does not grow any more is given up."""
 _CALL_S = 30.0
 
 logger = get_logger(__name__)
@@ -33,6 +30,8 @@ class LogStreams:
     Args:
         follow: go on until the container has ended.
         since_ns, tail: where each log begins.
+        patience: openings without a new line, after which a log that does not grow any more is
+            given up, and the pauses before them.
         pod_of: the pod as it is known, maybe a little late; ``None`` if there is none.
         next_change: waits until pods have changed.
         deliver: takes new lines; waits while there is no room for them.
@@ -48,7 +47,8 @@ class LogStreams:
         pod_of: Callable[[LogSource], Object | None],
         next_change: Callable[[], Awaitable[None]],
         deliver: Deliver,
-        user: str = "",
+        user: str,
+        patience: Patience,
     ) -> None:
         self._streams = streams
         self._follow = follow
@@ -58,6 +58,7 @@ class LogStreams:
         self._next_change = next_change
         self._deliver = deliver
         self._user = user
+        self._patience = patience
         self._following: dict[LogSource, anyio.CancelScope] = {}
 
     async def read(self, source: LogSource) -> bool:
@@ -90,9 +91,9 @@ class LogStreams:
             except (BackendUnavailable, ServerBusy) as broken:
                 state, err = await self._state_now(source, wait=False), broken
             failures = 0 if position.last != before else failures + 1
-            if failures >= _ATTEMPTS and (not self._follow or state in OVER):
+            if failures > len(self._patience.pauses_s) and (not self._follow or state in OVER):
                 return await self._given_up(source, position, err)
-            await anyio.sleep(_pause_s(failures))
+            await anyio.sleep(self._pause_s(failures))
 
     async def _end(self, source: LogSource, position: LogPosition, whole: bool) -> bool:
         if lines := position.finish():
@@ -153,6 +154,12 @@ class LogStreams:
             raise api_error(request, answer, self._user)
         return not position.lacks(answer.body.removesuffix(b"\n"))
 
+    def _pause_s(self, failures: int) -> float:
+        if not failures:
+            return 0.0
+        pauses_s = self._patience.pauses_s or (0.0,)
+        return pauses_s[min(failures, len(pauses_s)) - 1] * random.uniform(0.5, 1.5)
+
     async def _state_now(self, source: LogSource, *, wait: bool) -> SourceState:
         """What becomes of the container: as it is known, else as the server says when asked.
 
@@ -182,8 +189,3 @@ def _log_call(source: LogSource, state: SourceState, query: dict[str, str]) -> C
     if state is SourceState.REPLACED:
         query["previous"] = "true"
     return call("get", "GET", PODS, source.namespace, source.pod, subresource="log", query=query)
-
-
-def _pause_s(failures: int) -> float:
-    pause_s = _FIRST_PAUSE_S * 2 ** min(max(failures - 1, 0), 10)
-    return float(min(pause_s, _LONGEST_PAUSE_S) * random.uniform(0.5, 1)) if failures else 0.0

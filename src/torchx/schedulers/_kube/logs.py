@@ -133,12 +133,13 @@ class LogReader:
             if isinstance(chunk, BaseException):
                 raise chunk
             self._taken_bytes += sum(map(len, chunk.lines))
-            if self._wanting_room.is_set() and self._held() < HELD_BYTES // 2 and self._portal:
+            if self._wanting_room.is_set() and self.held_bytes() < HELD_BYTES // 2 and self._portal:
                 self._wanting_room.clear()
                 self._portal.start_task_soon(self._make_room)
             yield chunk
 
-    def _held(self) -> int:
+    def held_bytes(self) -> int:
+        """Size of the lines that were read from the cluster and not taken yet."""
         return self._put_bytes - self._taken_bytes
 
     async def _run(self, *, task_status: TaskStatus[anyio.CancelScope]) -> None:
@@ -166,6 +167,7 @@ class LogReader:
             next_change=lambda: self._settled.wait(),
             deliver=self._deliver,
             user=self._client.user,
+            patience=self._client.patience,
         )
         async with anyio.create_task_group() as tasks:
             await live.list_all()
@@ -226,9 +228,9 @@ class LogReader:
     async def _deliver(self, source: LogSource, lines: Sequence[bytes]) -> None:
         self._put_bytes += sum(map(len, lines))
         self._queue.put(LogChunk(source, lines))
-        while self._held() > HELD_BYTES:
+        while self.held_bytes() > HELD_BYTES:
             self._wanting_room.set()
-            if self._held() > HELD_BYTES // 2:
+            if self.held_bytes() > HELD_BYTES // 2:
                 await self._room.wait()
 
     async def _make_room(self) -> None:
