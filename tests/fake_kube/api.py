@@ -38,6 +38,8 @@ class Settings:
     bookmark_s: float = 60.0
     watch_timeout_s: float = 2400.0
     user: str = "tester"
+    gzip: bool = False
+    """Whether large answers are compressed, as real servers do from 128 KiB on."""
     forbidden: set[tuple[str, str]] = field(default_factory=set)
 
 

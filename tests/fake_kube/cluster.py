@@ -1,5 +1,6 @@
 """Puts the parts together: store, API, controllers, node, faults, and the tests' own endpoints."""
 
+import gzip
 import json
 from collections.abc import Callable
 from typing import Any
@@ -20,6 +21,7 @@ from .store import Object, Store
 from .volcano import VolcanoController
 
 CAPACITY = {"cpu": "64", "memory": "256Gi", "nvidia.com/gpu": "8", "vpc.amazonaws.com/efa": "4"}
+_COMPRESSED_FROM = 16 * 1024
 
 
 class Cluster:
@@ -67,6 +69,10 @@ class Cluster:
         except ApiFailure as err:
             reply = err.reply()
         record.code = reply.code
+        accepted = request.headers.get("accept-encoding", "")
+        if self.api.settings.gzip and "gzip" in accepted and len(reply.body) > _COMPRESSED_FROM:
+            reply.body = gzip.compress(reply.body, 1)
+            reply.headers["Content-Encoding"] = "gzip"
         return self.faults.after(reply, fault)
 
     def _subresource(self, request: Request, target: Target) -> Reply | None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.fake_kube.server import FakeKube
-from torchx.schedulers._kube.calls import JOBS, PODS, Kind, Object, Selection
+from torchx.schedulers._kube.calls import JOBS, PODS, Kind, Object, Selection, call
 from torchx.schedulers._kube.client import KubeClient
 from torchx.schedulers._kube.connect import connect
 
@@ -78,7 +78,5 @@ def pods(kube: KubeClient, labels: str = "") -> list[Object]:
 
 
 def log(kube: KubeClient, pod: str, **query: str) -> list[str]:
-    from torchx.schedulers._kube.calls import call
-
     request = call("get", "GET", PODS, NS, pod, subresource="log", query=query)
     return kube.transport.send(request, 10).body.decode().splitlines()

@@ -5,6 +5,7 @@ import ssl
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -127,6 +128,8 @@ def _proxy(url: str) -> httpcore.Proxy | None:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https", "socks5", "socks5h") or not parts.hostname:
         raise ConfigError(f"`{url}` is no proxy: it must be an http, https or socks5 URL")
+    if parts.scheme.startswith("socks") and find_spec("socksio") is None:
+        raise ConfigError(f"the proxy `{url}` needs the Python package: pip install socksio")
     auth = None
     if parts.username:
         auth = (unquote(parts.username), unquote(parts.password or ""))

@@ -2,6 +2,7 @@
 
 import os
 import ssl
+import tempfile
 
 from .config import Cluster, Pem
 from .errors import ConfigError
@@ -68,8 +69,6 @@ def _load_certificate(context: ssl.SSLContext, certificate: Pem, key: Pem) -> No
 
 
 def _written(data: bytes, temporary: list[str]) -> str:
-    import tempfile  # rarely needed, and it costs as much as the rest of this module
-
     descriptor, path = tempfile.mkstemp(prefix="torchx-kube-")  # readable by this user only
     temporary.append(path)
     with os.fdopen(descriptor, "wb") as file:

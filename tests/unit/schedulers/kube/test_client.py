@@ -1,5 +1,8 @@
 """Calls to a server that does not always behave."""
 
+import base64
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,8 +25,10 @@ from torchx.schedulers._kube.calls import (
 )
 from torchx.schedulers._kube.client import MARK, KubeClient
 from torchx.schedulers._kube.connect import connect
+from torchx.schedulers._kube.watch import Watch
 
 from .conftest import QUICK
+from .proxy import running_proxy
 
 NS = "default"
 
@@ -350,8 +355,6 @@ def test_tls_without_verification(tls_cluster: FakeKube, tmp_path: Path) -> None
 def test_client_certificates_in_files_and_in_the_kubeconfig(
     tls_cluster: FakeKube, tmp_path: Path
 ) -> None:
-    import base64
-
     file = CERTIFICATES / "client.pem"
     data = base64.b64encode(file.read_bytes()).decode()
     for user in (
@@ -417,3 +420,61 @@ def test_events_are_found_by_field(cluster: FakeKube, kube: KubeClient) -> None:
         cluster.load("", "v1", "events", template)
     selection = Selection(EVENTS, NS, fields="involvedObject.name=p1")
     assert [e["metadata"]["name"] for e in kube.list_objects(selection).items] == ["e1"]
+
+
+def test_the_proxy_of_the_cluster_is_used(cluster: FakeKube, tmp_path: Path) -> None:
+    with running_proxy() as proxy:
+        url = proxy.url.replace("//", "//me:pass%20word@")
+        path = cluster.kubeconfig(tmp_path / "kubeconfig", cluster={"proxy-url": url})
+        client, _ = connect(path, patience=QUICK)
+        assert "batch" in client.groups()
+        client.transport.close()
+    assert proxy.lines == [f"GET {cluster.url}/apis HTTP/1.1"]
+    assert proxy.credentials == ["Basic " + base64.b64encode(b"me:pass word").decode()]
+
+
+def test_tls_goes_through_a_proxy_untouched(tls_cluster: FakeKube, tmp_path: Path) -> None:
+    with running_proxy() as proxy:
+        client = https(tls_cluster, tmp_path, **{"proxy-url": proxy.url})
+        assert "batch" in client.groups()
+        with Watch(client, {Selection(SERVICES, NS): None}) as watch:
+            client.create(SERVICES, NS, service("through-a-proxy"))
+            assert watch.wait(10)
+        client.transport.close()
+    assert set(proxy.lines) == {f"CONNECT 127.0.0.1:{tls_cluster.port} HTTP/1.1"}
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("ftp://p:1", "`ftp://p:1` is no proxy"),
+        ("http://127.0.0.1:1", "cannot be reached: Connection refused"),
+    ],
+)
+def test_a_proxy_that_cannot_be_used_is_told(
+    cluster: FakeKube, tmp_path: Path, url: str, words: str
+) -> None:
+    path = cluster.kubeconfig(tmp_path / "kubeconfig", cluster={"proxy-url": url})
+    client, _ = connect(path, patience=QUICK)
+    with pytest.raises((errors.ConfigError, errors.NotSent), match=words):
+        client.groups()
+    client.transport.close()
+
+
+def test_large_answers_may_come_compressed(cluster: FakeKube, kube: KubeClient) -> None:
+    cluster.load("", "v1", "services", {"metadata": {"namespace": NS, "name": "s%d"}}, 1200)
+    cluster.admin("settings", {"gzip": True})
+    assert len(kube.list_objects(Selection(SERVICES, NS)).items) == 1200
+
+
+def test_a_status_loads_neither_watches_nor_logs_nor_asyncio() -> None:
+    script = (
+        "import sys; from torchx.schedulers._kube.connect import connect; "
+        "import torchx.schedulers._kube.transport; print(*sys.modules)"
+    )
+    command = [sys.executable, "-c", script]
+    loaded = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+    assert "torchx.schedulers._kube.client" in loaded
+    heavy = {"asyncio", "subprocess", "urllib.request", "kubernetes"}
+    ours = {f"torchx.schedulers._kube.{name}" for name in ("live", "watch", "logs", "streams")}
+    assert set(loaded).isdisjoint(heavy | ours)
