@@ -5,7 +5,7 @@ Imports inside functions count, those for type checkers alone do not.
 
 import ast
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import NamedTuple
@@ -28,10 +28,6 @@ CORE_MAY_IMPORT = {
     "torchx._startup",
     "torchx.specs",
 }
-
-# What breaks a rule today, with the reason. A line goes when it is no longer needed: see the last
-# test of this file.
-EXCEPTIONS: dict[str, str] = {}
 
 
 class Import(NamedTuple):
@@ -108,8 +104,8 @@ def is_scheduler(module: str) -> bool:
     return module.endswith("_scheduler")
 
 
-def unexpected(found: "list[Import]") -> list[str]:
-    return sorted({f"{i} (line {i.line})" for i in found if str(i) not in EXCEPTIONS})
+def found_by(rule: Callable[[Import], bool]) -> list[str]:
+    return [f"{i} (line {i.line})" for i in MODULES.imports if rule(i)]
 
 
 def test_no_circle_between_packages() -> None:
@@ -139,7 +135,7 @@ def core_imports_too_much(found: Import) -> bool:
 
 
 def test_what_schedulers_share_imports_no_scheduler_and_not_their_interface() -> None:
-    assert unexpected([i for i in MODULES.imports if core_imports_too_much(i)]) == []
+    assert found_by(core_imports_too_much) == []
 
 
 def imports_another_scheduler(found: Import) -> bool:
@@ -149,7 +145,7 @@ def imports_another_scheduler(found: Import) -> bool:
 
 
 def test_a_scheduler_imports_no_other_one_nor_what_uses_schedulers() -> None:
-    assert unexpected([i for i in MODULES.imports if imports_another_scheduler(i)]) == []
+    assert found_by(imports_another_scheduler) == []
 
 
 def imports_the_world(found: Import) -> bool:
@@ -162,13 +158,7 @@ def imports_the_world(found: Import) -> bool:
 def test_what_is_pure_in_a_scheduler_imports_nothing_that_acts() -> None:
     checked = {m for m in MODULES.files if m.rpartition(".")[2] in PURE and "_scheduler." in m}
     assert len(checked) >= 6, "the pure files have other names now"
-    assert unexpected([i for i in MODULES.imports if imports_the_world(i)]) == []
-
-
-def test_every_exception_is_still_needed() -> None:
-    rules = (core_imports_too_much, imports_another_scheduler, imports_the_world)
-    broken = {str(i) for i in MODULES.imports if any(rule(i) for rule in rules)}
-    assert EXCEPTIONS.keys() <= broken
+    assert found_by(imports_the_world) == []
 
 
 @pytest.mark.parametrize(
