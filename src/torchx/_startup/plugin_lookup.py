@@ -6,7 +6,7 @@ Without it each command that makes a scheduler or looks up a resource would impo
 
 import os
 import sys
-import threading
+from _thread import RLock
 
 from torchx._startup.entry_points import metadata
 from torchx.settings import ENV_TORCHX_NO_ENTRYPOINTS, ENV_TORCHX_PLUGINS_SOURCE
@@ -19,7 +19,7 @@ _GROUPS = {
 }
 _SWITCHES = (ENV_TORCHX_PLUGINS_SOURCE, ENV_TORCHX_NO_ENTRYPOINTS)
 
-discovery_lock = threading.RLock()
+discovery_lock = RLock()
 """Held while plugins are imported. There is one for all that do so: each of them may be asked for
 by a module that another one imports, and two locks would be taken in either order."""
 
