@@ -173,6 +173,18 @@ def test_restarts_and_reasons_are_told():
     assert found.msg == "PENDING (BeginTime)"
 
 
+def test_reasons_that_do_not_pass_by_themselves_are_explained():
+    for reason, words in (
+        ("JobHeldUser", "it is held, `scontrol release 12` lets it start"),
+        ("DependencyNeverSatisfied", "can never start"),
+        ("PartitionNodeLimit", "fewer nodes than it asks for"),
+    ):
+        job = samples.job_21_08(12, "a-0", "PENDING", state_reason=reason)
+        found = described(parse.parse_squeue_json(samples.squeue(job))["12"])
+        assert found.msg.startswith(f"PENDING ({reason}: ")
+        assert words in found.msg
+
+
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"jobs": 3}', "slurm_load_jobs"])
 def test_an_answer_that_is_none_is_said_to_be_so(text):
     with pytest.raises(UnexpectedReply, match="squeue --json"):
