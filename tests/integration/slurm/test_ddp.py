@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from torchx.specs import AppState
+
 SCRIPT = Path(__file__).parents[3] / "examples/all_reduce.py"
 
 pytestmark = [
@@ -85,6 +87,6 @@ def test_a_node_that_dies_does_not_keep_the_others_waiting(slurm_cluster, tmp_pa
     assert done.returncode == 1, done.stderr
     status = json.loads(torchx("status", "--json", done.stdout.strip()).stdout)
     assert status["state"] == "FAILED"
-    states = [replica["state"] for replica in status["roles"][0]["replicas"]]
-    assert states.count("FAILED") >= 1
+    states = [AppState(replica["state"]) for replica in status["roles"][0]["replicas"]]
+    assert sorted(states) == [AppState.FAILED, AppState.CANCELLED]
     assert "ending the other replicas" in done.stderr

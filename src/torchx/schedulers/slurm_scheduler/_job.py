@@ -1,7 +1,7 @@
 """What a job of ours is known by: the names of its files, and what it and its submitter note."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -18,16 +18,19 @@ _TERM, _KILL = 128 + 15, 128 + 9
 _NONE: Mapping[Any, Any] = MappingProxyType({})
 
 
-def first_bad(codes: Mapping[Key, int], ended_ns: Mapping[Key, int]) -> Key | None:
+def first_bad(
+    codes: Mapping[Key, int], ended_ns: Mapping[Key, int], terminated: Collection[Key] = ()
+) -> Key | None:
     """The first replica that did not succeed.
 
     Of notes of the same instant, an exit is a cause rather than a signal is.
     """
-    return min(
-        (key for key, code in codes.items() if code),
-        key=lambda key: (ended_ns.get(key, 0), codes[key] in (_TERM, _KILL), key),
-        default=None,
-    )
+
+    def rank(key: Key) -> tuple[int, bool, Key]:
+        signalled = codes[key] in (_TERM, _KILL) or key in terminated
+        return ended_ns.get(key, 0), signalled, key
+
+    return min((key for key, code in codes.items() if code), key=rank, default=None)
 
 
 def safe_name(name: str) -> str:
@@ -146,6 +149,8 @@ class JobNotes(NamedTuple):
     """Index of the role whose step was the first to fail, and its exit code."""
     hosts: Mapping[int, Sequence[str]] = _NONE
     """The nodes of a role, by its index."""
+    terminated: Collection[Key] = ()
+    """The replicas that were sent SIGTERM, whatever their exit code."""
     first_bad: Key | None = None
     """The first replica that did not succeed: nothing but itself ended it in a running job."""
     host_of: Mapping[Key, str] = _NONE
@@ -169,7 +174,7 @@ class JobNotes(NamedTuple):
 
     def was_ended(self, key: Key) -> bool:
         """Whether a replica was ended with its job rather than ended the job."""
-        if self.codes.get(key) not in (_TERM, _KILL):
+        if self.codes.get(key) not in (_TERM, _KILL) and key not in self.terminated:
             return False
         return self.killed or key != self.first_bad
 

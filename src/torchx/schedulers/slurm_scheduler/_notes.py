@@ -134,6 +134,7 @@ class _Found:
         self._codes: dict[Key, int] = {}
         self._bad_steps: list[tuple[int, int, int]] = []
         """When it ended, its role and its exit code."""
+        self._terminated: set[Key] = set()
         self._hosts: dict[int, list[str]] = {}
         self._host_of: dict[Key, str] = {}
         self._error_files: dict[Key, str] = {}
@@ -155,6 +156,8 @@ class _Found:
         match kind, fields:
             case "exit", [index, k, code]:
                 self._codes[index, k] = code
+            case "ended", [index, k]:
+                self._terminated.add((index, k))
             case "error", [index, k]:
                 self._error_files[index, k] = name
             case "role", [index, code] if code and not self._signs_only:
@@ -179,7 +182,8 @@ class _Found:
             attempt=self._attempt,
             codes=self._codes,
             ended_ns=ended_ns,
-            first_bad=first_bad(bad, ended_ns),
+            terminated=self._terminated,
+            first_bad=first_bad(bad, ended_ns, self._terminated),
             failed_step=min(self._bad_steps)[1:] if self._bad_steps else None,
             hosts=self._hosts,
             host_of=self._host_of,

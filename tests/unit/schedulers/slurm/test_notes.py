@@ -70,6 +70,15 @@ def test_signals_of_a_job_that_is_ended_from_outside_are_no_failures(notes):
     assert [r.key for r in shown(read_notes(str(notes)), 3).failures] == [("w", 2)]
 
 
+def test_a_replica_that_was_sent_a_signal_failed_only_if_it_was_the_first(notes):
+    ended(notes, 3, 1, 1)
+    for k in range(2):
+        (notes / f"ended-0-0-{k}").touch()
+    found = shown(read_notes(str(notes)), 3)
+    assert [r.key for r in found.failures] == [("w", 0), ("w", 2)]
+    assert found.replicas[1].state is AppState.CANCELLED
+
+
 def hosts(notes: Path, replicas: int, *nodes: str) -> list[str]:
     found = shown(read_notes(str(notes)), replicas, *nodes, native="RUNNING")
     return [r.host for r in found.replicas]
