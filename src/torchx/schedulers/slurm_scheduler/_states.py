@@ -354,4 +354,6 @@ def _message(view: JobView, replicas: Sequence[ReplicaSnapshot]) -> str:
     found.append(view.words)
     # what is a replica's reason is told with it
     told = {replica.reason for replica in replicas if replica.state is AppState.FAILED}
+    if told:
+        told.add("RUNNING")
     return "; ".join(text for text in dict.fromkeys(found) if text and text not in told)

@@ -115,9 +115,9 @@ def test_a_failure_is_told_while_the_others_are_ended(notes):
     assert (found.state, found.terminal) == (AppState.RUNNING, False)
     states = [r.state for r in found.replicas]
     assert states == [AppState.SUCCEEDED, AppState.FAILED, AppState.RUNNING]
-    assert message(found) == "replica w/1 exited with code 3, ending the other replicas; RUNNING"
+    assert message(found) == "replica w/1 exited with code 3, ending the other replicas"
     found = shown(read_notes(str(notes)), 3, native="RUNNING", end_on_failure=False)
-    assert message(found) == "replica w/1 exited with code 3; RUNNING"
+    assert message(found) == "replica w/1 exited with code 3"
 
 
 def test_a_failure_that_is_retried_is_none_yet(notes):

@@ -146,7 +146,7 @@ def test_components_make_one_job(make):
     assert sorted(jobs) == ["12", "20"]
     found = described(jobs["12"])
     assert found.state is AppState.RUNNING  # until the rest has ended as well
-    assert found.msg == "replica b/0 FAILED; RUNNING"
+    assert found.msg == "replica b/0 FAILED"
     assert [role.name for role in found.roles] == ["a", "b"]
     text = samples.squeue(*samples.het(make, 12, "COMPLETED", "FAILED"))
     assert described(parse.parse_squeue_json(text)["12"]).state is AppState.FAILED
