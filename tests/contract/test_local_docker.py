@@ -59,7 +59,7 @@ class TestLocalDocker(SchedulerContract):
     requires_resource = False
     timeout_s = 60
     many_replicas = 12  # as many as this machine starts soon; 300 are tested on a daemon of ours
-    # that an app was cancelled is no state of Docker's: it is noted in a volume, the second question
+    # that an app was cancelled is no state of Docker's: a volume notes it, the second question
     most_queries = {"describe": 2, "list": 2, "log": 2, "cancel": 3, "delete": 8}  # noqa: RUF012 - of the suite
     native_states = (
         ("created", AppState.SUBMITTED),
