@@ -16,7 +16,7 @@ from torchx.errors import BackendUnavailable
 from .answers import api_error, status_error
 from .calls import Answer, Call, Object, Selection, Stream, StreamTransport, call
 from .client import KubeClient, Listed
-from .errors import ApiError, Expired, NotSent, ServerBusy
+from .errors import AnswerLost, ApiError, Expired, NotSent, ServerBusy
 
 WATCH_S = (300, 600)
 """Length of one watch: at its end it is opened again, so that a dead connection is noticed."""
@@ -132,7 +132,7 @@ class LiveObjects:
             async for lines in _complete_lines(stream):
                 any_change = False
                 for line in lines:
-                    event = json.loads(line)
+                    event = _event(request, line)
                     self._apply(selection, request, event)
                     any_change = any_change or event["type"] != "BOOKMARK"
                 if any_change:
@@ -150,6 +150,13 @@ class LiveObjects:
         self._version[selection] = str(obj["metadata"]["resourceVersion"])
 
 
+def first_cause(err: BaseException) -> BaseException:
+    """What went wrong first, without the groups that tasks put around it."""
+    while inner := getattr(err, "exceptions", ()):
+        err = inner[0]
+    return err
+
+
 def without_bookkeeping(obj: Object) -> Object:
     """The object without the record of who set which field, often a third of it."""
     metadata = obj["metadata"]
@@ -157,6 +164,16 @@ def without_bookkeeping(obj: Object) -> Object:
         return obj
     kept = {key: value for key, value in metadata.items() if key != "managedFields"}
     return {**obj, "metadata": kept}
+
+
+def _event(request: Call, line: bytes) -> Object:
+    try:
+        event: Object = json.loads(line)
+        if isinstance(event["object"], dict) and event["type"]:
+            return event
+    except (ValueError, TypeError, KeyError):
+        pass
+    raise AnswerLost(f"something else than an event came: {request}: {line[:200]!r}")
 
 
 def _watch_call(selection: Selection, version: str) -> Call:

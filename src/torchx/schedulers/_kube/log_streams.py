@@ -17,6 +17,9 @@ from .retry import Patience
 
 _STATUS_LAG_S = 3.0
 """How long a pod's status may come after the end of its log."""
+_ATTEMPTS = 20
+"""Openings without a new line after which a log that does not grow any more is given up; by default
+that takes a minute."""
 _CALL_S = 30.0
 
 logger = get_logger(__name__)
@@ -30,8 +33,7 @@ class LogStreams:
     Args:
         follow: go on until the container has ended.
         since_ns, tail: where each log begins.
-        patience: openings without a new line, after which a log that does not grow any more is
-            given up, and the pauses before them.
+        patience: its pauses, the last of them again and again, come before each opening.
         pod_of: the pod as it is known, maybe a little late; ``None`` if there is none.
         next_change: waits until pods have changed.
         deliver: takes new lines; waits while there is no room for them.
@@ -91,7 +93,7 @@ class LogStreams:
             except (BackendUnavailable, ServerBusy) as broken:
                 state, err = await self._state_now(source, wait=False), broken
             failures = 0 if position.last != before else failures + 1
-            if failures > len(self._patience.pauses_s) and (not self._follow or state in OVER):
+            if failures >= _ATTEMPTS and (not self._follow or state in OVER):
                 return await self._given_up(source, position, err)
             await anyio.sleep(self._pause_s(failures))
 

@@ -14,7 +14,7 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from .calls import PODS, Object, Selection, StreamTransport
 from .client import KubeClient, Listed
-from .live import LiveObjects
+from .live import LiveObjects, first_cause
 from .log_lines import parse_line
 from .log_sources import OVER, LogSource, state_of
 from .log_streams import LogStreams
@@ -151,7 +151,7 @@ class LogReader:
             try:
                 await self._read_all(streams)
             except Exception as err:  # noqa: BLE001 - raised by the iterator in its own thread
-                self._queue.put(_first_cause(err))
+                self._queue.put(first_cause(err))
         self._queue.put(None)
         with anyio.CancelScope(shield=True):
             await streams.close()
@@ -236,13 +236,6 @@ class LogReader:
     async def _make_room(self) -> None:
         self._room.set()
         self._room = anyio.Event()
-
-
-def _first_cause(err: BaseException) -> BaseException:
-    """What went wrong first, without the groups around it."""
-    while inner := getattr(err, "exceptions", ()):
-        err = inner[0]
-    return err
 
 
 def _allow_open_files(count: int) -> None:
