@@ -1,6 +1,5 @@
 """Reads many logs at a time inside one event loop, each line once, through whatever happens."""
 
-import random
 from collections.abc import Awaitable, Callable, Sequence
 
 import anyio
@@ -95,7 +94,8 @@ class LogStreams:
             failures = 0 if position.last != before else failures + 1
             if failures >= _ATTEMPTS and (not self._follow or state in OVER):
                 return await self._given_up(source, position, err)
-            await anyio.sleep(self._pause_s(failures))
+            if failures:
+                await anyio.sleep(self._patience.pause_s(failures - 1))
 
     async def _end(self, source: LogSource, position: LogPosition, whole: bool) -> bool:
         if lines := position.finish():
@@ -155,12 +155,6 @@ class LogStreams:
         if answer.code >= 400:
             raise api_error(request, answer, self._user)
         return not position.lacks(answer.body.removesuffix(b"\n"))
-
-    def _pause_s(self, failures: int) -> float:
-        if not failures:
-            return 0.0
-        pauses_s = self._patience.pauses_s or (0.0,)
-        return pauses_s[min(failures, len(pauses_s)) - 1] * random.uniform(0.5, 1.5)
 
     async def _state_now(self, source: LogSource, *, wait: bool) -> SourceState:
         """What becomes of the container: as it is known, else as the server says when asked.

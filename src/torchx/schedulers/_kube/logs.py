@@ -23,6 +23,7 @@ HELD_BYTES = 8 * 1024 * 1024
 """Lines that wait for the reader; while there are more, nothing is read from the cluster."""
 _SPARE_FILES = 200
 _LATE_S = 15.0
+"""How long a stream may stay open after the end of its container."""
 _SETTLE_S = 0.05
 """Changes of pods within that time are looked at together."""
 
@@ -206,7 +207,7 @@ class LogReader:
         _allow_open_files(len(self._unfinished) + _SPARE_FILES)
         for source in fresh:
             tasks.start_soon(self._read, reader, source)
-        for source in self._unfinished - self._over:
+        for source in self._unfinished - self._over if self._query.follow else ():
             if state_of(source, self._pods.get((source.namespace, source.pod))) in OVER:
                 self._over.add(source)
                 tasks.start_soon(self._stop_late_stream, reader, source)

@@ -22,6 +22,11 @@ class Patience:
     longest_pause_s: float = 30.0
     total_s: float = 60.0
 
+    def pause_s(self, failures: int) -> float:
+        """The pause after so many failures in a row, the last one again and again."""
+        pauses_s = self.pauses_s or (0.0,)
+        return pauses_s[min(failures, len(pauses_s) - 1)] * random.uniform(0.5, 1.5)
+
 
 class Retries:
     """Counts the repetitions of one call and waits between them."""
