@@ -2,7 +2,7 @@
 
 from torchx.version import __version__
 
-TYPE_CHECKING = False  # the name alone tells type checkers; `typing` costs half a bare start
+TYPE_CHECKING = False  # see `torchx/_startup/__init__.py`
 if TYPE_CHECKING:
     from typing import Any
 

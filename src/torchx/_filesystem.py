@@ -2,11 +2,7 @@
 
 from typing import Any
 
-from torchx.errors import InvalidInput, TorchXError
-
-
-class FsspecNotInstalled(TorchXError, ModuleNotFoundError):
-    """A path or URL is given that takes fsspec to read."""
+from torchx.errors import FsspecNotInstalled, InvalidInput
 
 
 def filesystem(url: str) -> tuple[Any, str]:
@@ -21,8 +17,8 @@ def filesystem(url: str) -> tuple[Any, str]:
     except ModuleNotFoundError as err:
         if err.name is None or err.name.partition(".")[0] != "fsspec":
             raise
-        msg = f"`{url}` needs fsspec, install it with: pip install 'torchx[fsspec]'"
-        raise FsspecNotInstalled(msg, name="fsspec") from None
+        msg = f"`{url}` needs fsspec"
+        raise FsspecNotInstalled(msg, name="fsspec", extra="fsspec") from None
     try:
         fs, path = url_to_fs(url)
     except (ValueError, ImportError) as err:

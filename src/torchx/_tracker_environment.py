@@ -1,10 +1,11 @@
 """The variables by which a launcher tells its jobs about trackers."""
 
-TYPE_CHECKING = False  # see `torchx/__init__.py`
+from typing import TYPE_CHECKING
+
+from torchx.settings import TRACKER_PREFIX
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-_PREFIX = "TORCHX_TRACKER_"
 
 
 def tracker_config_env_var_name(entrypoint_key: str) -> str:
@@ -13,13 +14,13 @@ def tracker_config_env_var_name(entrypoint_key: str) -> str:
     >>> tracker_config_env_var_name("tracker1")
     'TORCHX_TRACKER_TRACKER1_CONFIG'
     """
-    return f"{_PREFIX}{entrypoint_key.upper()}_CONFIG"
+    return f"{TRACKER_PREFIX}{entrypoint_key.upper()}_CONFIG"
 
 
 def exportable(entrypoint_key: str, suffix: str = "CONFIG") -> str:
     """As above, in a form that every shell can export: ``pkg.mod:fn`` → ``…_PKG_MOD_FN_…``."""
     key = "".join(c if c.isascii() and c.isalnum() else "_" for c in entrypoint_key)
-    return f"{_PREFIX}{key.upper()}_{suffix}"
+    return f"{TRACKER_PREFIX}{key.upper()}_{suffix}"
 
 
 def setting_in(environ: "Mapping[str, str]", key: str) -> str | None:

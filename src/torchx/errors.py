@@ -1,12 +1,79 @@
-"""All errors of TorchX that a caller may want to react to."""
+"""All errors of TorchX that a caller may want to react to, on one page.
+
+The second parent of a class is what was raised before there was this one, or what Python raises
+in such a case: ``except`` clauses that were written for it go on working.
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from torchx.specs.api import AppStatus
 
 
 class TorchXError(Exception):
     """Base of every error that TorchX raises on purpose; its message is for the user."""
 
 
+# The request is wrong. -------------------------------------------------------------------------
+
+
 class InvalidInput(TorchXError, ValueError):
     """The request is wrong as written. Nothing was submitted."""
+
+
+class UnsupportedRequest(TorchXError, NotImplementedError):
+    """The scheduler cannot do what was asked for."""
+
+
+class InvalidRunConfigException(InvalidInput):
+    """The options given are not what the scheduler takes."""
+
+    def __init__(self, invalid_reason: str, cfg_key: str, cfg: "Mapping[str, object]") -> None:
+        given = str(cfg) if cfg else "<EMPTY>"
+        end = "" if invalid_reason.endswith("?") else "."
+        super().__init__(f"{invalid_reason}{end} Given: {given}")
+        self.cfg_key = cfg_key
+
+
+class MalformedAppHandleException(InvalidInput):
+    """The text is not a handle."""
+
+    def __init__(self, app_handle: str) -> None:
+        super().__init__(
+            f"{app_handle} is not of the form: <scheduler_backend>://<session_name>/<app_id>"
+        )
+
+
+class ComponentValidationException(InvalidInput):
+    """A component breaks the rules for components."""
+
+
+class OverlayTypeError(InvalidInput, TypeError):
+    """A value of an overlay does not fit to where it goes."""
+
+
+class MissingMountOption(InvalidInput, KeyError):
+    """A mount lacks an option that it needs; clients read the option from the first argument."""
+
+    def __str__(self) -> str:
+        return str(self.args[-1])
+
+
+class MountNotSupported(InvalidInput, TypeError):
+    """A role has a mount of a kind that the scheduler does not know."""
+
+
+class ConfigFileError(InvalidInput):
+    """A config file cannot be read; the message names file and line."""
+
+
+class ConfigFileNotFound(InvalidInput, FileNotFoundError):
+    """``TORCHXCONFIG`` names a file that does not exist."""
+
+
+# Nothing has that name. ------------------------------------------------------------------------
 
 
 class UnknownName(InvalidInput, KeyError):
@@ -16,20 +83,128 @@ class UnknownName(InvalidInput, KeyError):
         return str(self.args[0])  # that of a `KeyError` is the repr
 
 
-class BackendUnavailable(TorchXError, OSError):
-    """The backend could not be reached. The same call may succeed later."""
+class UnknownApp(UnknownName):
+    """The scheduler knows nothing of that app, or no longer."""
+
+
+class UnknownAppException(TorchXError):
+    """The scheduler does not know the app; what the runner raises for a handle."""
+
+    def __init__(self, app_handle: str) -> None:
+        super().__init__(
+            f"Unknown app = {app_handle}. Did you forget to call session.run()?"
+            " Otherwise, the app may have already finished and purged by the scheduler"
+        )
+
+
+class UnknownSchedulerException(InvalidInput):
+    """No scheduler has that name."""
+
+    def __init__(self, scheduler_backend: str) -> None:
+        super().__init__(
+            f"Scheduler backend: {scheduler_backend} does not exist."
+            " Use session.scheduler_backends() to see all supported schedulers"
+        )
+
+
+class ComponentNotFoundException(InvalidInput):
+    """There is no such component."""
+
+
+class LogsNotFound(InvalidInput, RuntimeError):
+    """There is no such app, role, replica or attempt to read logs of."""
+
+
+# Something is not installed. -------------------------------------------------------------------
+
+
+class NotInstalled(TorchXError, ModuleNotFoundError):
+    """A package is missing.
+
+    Args:
+        name: the module that cannot be imported.
+        extra: the extra of TorchX that brings it; the message then ends with how to install it.
+    """
+
+    def __init__(self, message: str, *, name: str | None = None, extra: str | None = None) -> None:
+        if extra:
+            message += f"; install it with: pip install 'torchx[{extra}]'"
+        super().__init__(message, name=name)
+        self.extra = extra
+
+
+class SchedulerNotInstalled(NotInstalled):
+    """A scheduler cannot be made: its module, or a package that it needs, is not there."""
+
+
+class DockerNotInstalled(NotInstalled):
+    """The Python package ``docker`` is missing."""
+
+
+class FsspecNotInstalled(NotInstalled):
+    """A path or URL is given that takes fsspec to read."""
 
 
 class PluginNotLoaded(TorchXError, ModuleNotFoundError):
     """An installed plugin cannot be imported; the message names its entry point and package."""
 
 
-class UnsupportedRequest(TorchXError, NotImplementedError):
-    """The scheduler cannot do what was asked for."""
+# The backend. ----------------------------------------------------------------------------------
 
 
-class JobStartError(TorchXError, OSError):
-    """The job could not be started as a whole; nothing of it is left running."""
+class BackendUnavailable(TorchXError, OSError):
+    """The backend could not be reached. The same call may succeed later."""
+
+
+class ProgramNotFound(BackendUnavailable):
+    """A program by which the backend is reached, such as ``sbatch``, is not on PATH.
+
+    Unlike other outages it does not pass: nothing is tried again.
+    """
+
+
+class CommandFailed(TorchXError, RuntimeError):
+    """A program of the backend ran and said no.
+
+    Args:
+        program: its name.
+        exit_code: what ``wait(2)`` says, a signal as a negative number.
+        stderr: what it said, on one line.
+    """
+
+    def __init__(self, program: str, exit_code: int, stderr: str) -> None:
+        super().__init__(f"`{program}` failed: {stderr or f'exit code {exit_code} and no message'}")
+        self.program = program
+        self.exit_code = exit_code
+        self.stderr = stderr
+
+
+class DockerRefused(TorchXError, RuntimeError):
+    """The Docker daemon answered with an error.
+
+    Args:
+        status: HTTP status; 0 for an error in the middle of a transfer.
+    """
+
+    def __init__(self, message: str, status: int = 0) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class RefusedByRegistry(InvalidInput):
+    """The registry does not do what was asked for.
+
+    Args:
+        status: its HTTP status.
+    """
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class TransferFailed(DockerRefused):
+    """The Docker daemon could not pull or push an image; its own words are the message."""
 
 
 class UnexpectedReply(TorchXError, ValueError):
@@ -42,3 +217,49 @@ class UnexpectedReply(TorchXError, ValueError):
 
     def __init__(self, what: str, text: str) -> None:
         super().__init__(f"`{what}` answered with something unexpected: {text.strip()!r:.500}")
+
+
+# The job. --------------------------------------------------------------------------------------
+
+
+class JobStartError(TorchXError, OSError):
+    """The job could not be started as a whole; nothing of it is left running."""
+
+
+class AppStatusError(TorchXError):
+    """The app did not succeed."""
+
+    def __init__(self, status: "AppStatus", *args: object) -> None:
+        super().__init__(*args)
+        self.status = status
+
+
+# Workspaces and trackers. ----------------------------------------------------------------------
+
+
+class WorkspaceNotFound(InvalidInput, FileNotFoundError):
+    """There is nothing at the place that was given as a workspace."""
+
+
+class UnreadableWorkspace(TorchXError, OSError):
+    """A file of the workspace could not be read; nothing was sent."""
+
+
+class UnwritableDirectory(TorchXError, OSError):
+    """A directory that a workspace is copied to cannot be written."""
+
+
+class DirectoryTaken(InvalidInput, FileExistsError):
+    """There is something at the place for the copy that was not made for it."""
+
+
+class RootMissing(TorchXError, AssertionError):
+    """The folder to track in does not exist."""
+
+
+class ConfigMissing(InvalidInput, FileNotFoundError):
+    """The config file of a tracker does not exist."""
+
+
+class AmbiguousRun(TorchXError, RuntimeError):
+    """More than one MLflow run has the name."""

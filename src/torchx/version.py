@@ -1,6 +1,6 @@
 """Version of the package, and the image that its components run in by default."""
 
-TYPE_CHECKING = False  # see `torchx/__init__.py`
+TYPE_CHECKING = False  # see `torchx/_startup/__init__.py`
 if TYPE_CHECKING:
     from typing import Any
 

@@ -5,27 +5,30 @@ import re
 import signal
 import subprocess
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 
-from torchx.errors import InvalidInput, JobStartError, UnsupportedRequest
+from torchx.errors import JobStartError, UnsupportedRequest
 from torchx.schedulers.api import (
     AppDef,
     AppDryRunInfo,
+    AppSnapshot,
     AppState,
     CfgVal,
     DescribeAppResponse,
-    FailedReplica,
     ListAppResponse,
-    RoleStatus,
+    LogChunk,
+    LogKey,
+    LogQuery,
+    ReplicaKey,
+    ReplicaSnapshot,
     Scheduler,
     SchedulerFeatures,
-    Stream,
     StructuredOpts,
 )
 from torchx.schedulers.ids import make_unique
-from torchx.specs.api import ReplicaStatus, RetryPolicy, is_terminal, macros
+from torchx.specs.api import RetryPolicy, is_terminal, macros
 
 
 @dataclass
@@ -65,6 +68,7 @@ class Output:
 
     data: bytearray = field(default_factory=bytearray)
     code: int | None = None
+    ended_ns: int | None = None
 
 
 class Job:
@@ -142,6 +146,7 @@ class Job:
                     output.data += data
                     self.changed.notify_all()
         process.wait()
+        output.ended_ns = time.time_ns()
 
     def cancel(self) -> None:
         with self.changed:
@@ -175,6 +180,7 @@ class FakeScheduler(Scheduler[FakeOpts]):
         replica_statuses=True,
         exit_codes=True,
         retries=frozenset({RetryPolicy.APPLICATION}),
+        left_out=frozenset({"resource"}),
     )
 
     def __init__(self, session_name: str) -> None:
@@ -188,9 +194,6 @@ class FakeScheduler(Scheduler[FakeOpts]):
         app_id = make_unique(app.name)
         tasks = []
         for role in app.roles:
-            if role.max_retries and role.retry_policy is not RetryPolicy.APPLICATION:
-                msg = f"role `{role.name}`: retry policy {role.retry_policy.name} is not supported"
-                raise UnsupportedRequest(msg)
             for k in range(role.num_replicas):
                 values = macros.Values(
                     img_root=os.getcwd(), app_id=app_id, replica_id=str(k), rank0_env="FAKE_HOST"
@@ -207,81 +210,55 @@ class FakeScheduler(Scheduler[FakeOpts]):
         self._jobs[request.app_id] = Job(request)
         return request.app_id
 
-    def describe(self, app_id: str) -> DescribeAppResponse | None:
+    def look(self, app_id: str) -> AppSnapshot | None:
         job = self._jobs.get(app_id)
         if job is None:
             return None
         with job.changed:
-            replicas: dict[str, list[ReplicaStatus]] = {}
-            for (role, k), output in job.outputs.items():
-                status = ReplicaStatus(k, _replica_state(job, output), role, "localhost")
-                replicas.setdefault(role, []).append(status)
-            return DescribeAppResponse(
+            return AppSnapshot(
                 app_id=app_id,
-                state=job.state,
-                num_restarts=job.restarts,
-                roles_statuses=[RoleStatus(*item) for item in replicas.items()],
+                name=job.request.name,
+                replicas=tuple(_replica(job, *item) for item in job.outputs.items()),
+                native_state=job.state,
+                cancelled=job.state is AppState.CANCELLED,
+                restarts=job.restarts,
             )
 
-    def list(self, cfg: Mapping[str, CfgVal] | None = None) -> list[ListAppResponse]:
-        return [ListAppResponse(i, j.state, name=j.request.name) for i, j in self._jobs.items()]
+    def look_all(self, cfg: Mapping[str, CfgVal] | None = None) -> list[AppSnapshot]:
+        return [snapshot for app_id in self._jobs if (snapshot := self.look(app_id))]
 
-    def _cancel_existing(self, app_id: str) -> None:
-        self._jobs[app_id].cancel()
+    def end(self, snapshot: AppSnapshot) -> None:
+        self._jobs[snapshot.app_id].cancel()
 
-    def failed_replicas(self, app_id: str, max_lines: int = 10):
-        job = self._jobs[app_id]
-        return [
-            FailedReplica(
-                role,
-                k,
-                job.restarts,
-                output.code,
-                f"exited with {output.code}",
-                None,
-                output.data.decode(errors="replace").splitlines()[-max_lines:],
-            )
-            for (role, k), output in job.outputs.items()
-            if output.code
-        ]
-
-    def log_iter(
-        self,
-        app_id: str,
-        role_name: str,
-        k: int = 0,
-        regex: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        should_tail: bool = False,
-        streams: Stream | None = None,
-    ) -> Iterable[str]:
-        if since or until:
-            msg = "logs cannot be chosen by time"
-            raise UnsupportedRequest(msg)
-        if streams not in (None, Stream.COMBINED):
-            msg = f"stdout and stderr cannot be told apart, given: {streams.value}"
-            raise UnsupportedRequest(msg)
-        job = self._jobs.get(app_id)
-        output = job.outputs.get((role_name, k)) if job else None
-        if job is None or output is None:
-            msg = f"there are no logs of app `{app_id}`, role `{role_name}`, replica {k}"
-            raise InvalidInput(msg)
-        lines = _lines(job, output, should_tail)
-        return lines if regex is None else filter(re.compile(regex).search, lines)
+    def read_logs(
+        self, snapshot: AppSnapshot, replicas: Sequence[ReplicaKey], query: LogQuery
+    ) -> Iterator[LogChunk]:
+        """One replica after the other: the lines have no times."""
+        job = self._jobs[snapshot.app_id]
+        for role, k in replicas:
+            for line in _lines(job, job.outputs[role, k], query.follow):
+                yield LogKey(role, k), None, line
 
     def close(self) -> None:
         for job in self._jobs.values():
             job.close()
 
 
-def _replica_state(job: Job, output: Output) -> AppState:
-    if output.code is None:
-        return job.state
-    return AppState.FAILED if output.code else AppState.SUCCEEDED
+def _replica(job: Job, key: ReplicaKey, output: Output) -> ReplicaSnapshot:
+    state = job.state
+    if output.code is not None and state is not AppState.CANCELLED:
+        state = AppState.FAILED if output.code else AppState.SUCCEEDED
+    return ReplicaSnapshot(
+        *key,
+        state,
+        output.code,
+        host="localhost",
+        attempt=job.restarts,
+        ended_ns=output.ended_ns,
+    )
 
 
-def _lines(job: Job, output: Output, follow: bool) -> Iterator[str]:
+def _lines(job: Job, output: Output, follow: bool) -> Iterator[bytes]:
     at = 0
     while True:
         with job.changed:
@@ -290,32 +267,33 @@ def _lines(job: Job, output: Output, follow: bool) -> Iterator[str]:
             if end <= at and not ended:
                 job.changed.wait()
                 continue
-            text = bytes(output.data[at:end]).decode(errors="replace")
+            data = bytes(output.data[at:end])
             at = end
-        yield from re.findall(r"[^\n]*\n|[^\n]+", text)
+        yield from re.findall(rb"[^\n]*\n|[^\n]+", data)
         if ended:
             return
 
 
 class BareScheduler(FakeScheduler):
-    """Offers as little as a scheduler may."""
+    """Offers as little as a scheduler may, and defines verbs in place of hooks."""
 
-    features = SchedulerFeatures(logs=False, tail=False, list=False, multi_role=False)
+    features = SchedulerFeatures(
+        logs=False, tail=False, list=False, multi_role=False, left_out=frozenset({"resource"})
+    )
 
-    def _submit_dryrun(self, app: AppDef, cfg: FakeOpts) -> AppDryRunInfo[FakeRequest]:
-        if len(app.roles) > 1:
-            msg = f"one role is supported, given: {len(app.roles)}"
-            raise UnsupportedRequest(msg)
-        return super()._submit_dryrun(app, cfg)
+    look = Scheduler.look
+    read_logs = Scheduler.read_logs
+
+    def describe(self, app_id: str) -> DescribeAppResponse | None:
+        job = self._jobs.get(app_id)
+        return None if job is None else DescribeAppResponse(app_id, job.state)
+
+    def _cancel_existing(self, app_id: str) -> None:
+        self._jobs[app_id].cancel()
 
     def list(self, cfg: Mapping[str, CfgVal] | None = None) -> list[ListAppResponse]:
         msg = "apps cannot be listed"
         raise UnsupportedRequest(msg)
-
-    def failed_replicas(self, app_id: str, max_lines: int = 10):
-        return []
-
-    log_iter = Scheduler.log_iter
 
 
 def create_scheduler(session_name: str, **kwargs: object) -> FakeScheduler:

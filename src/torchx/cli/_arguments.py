@@ -2,6 +2,7 @@
 
 import argparse
 
+from torchx._words import did_you_mean
 from torchx.cli.argparse_util import ArgOnceAction
 from torchx.schedulers import get_default_scheduler_name, get_scheduler_factories
 from torchx.specs import CfgVal, runopts
@@ -66,7 +67,6 @@ def check_scheduler(scheduler: str) -> None:
     if scheduler in names:
         return
     from torchx.cli import _output
-    from torchx.cli._suggest import did_you_mean
 
     origin = getattr(scheduler, "origin", "the configuration")
     _output.fail(

@@ -1,6 +1,6 @@
 """The text of ``torchx --help``, which is shown without making any parser."""
 
-TYPE_CHECKING = False
+TYPE_CHECKING = False  # see `torchx/_startup/__init__.py`
 if TYPE_CHECKING:
     from collections.abc import Iterable
 

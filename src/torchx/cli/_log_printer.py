@@ -29,7 +29,8 @@ class LogPrinter:
         self._colors = _output.palette(file)
         self._prefixes: dict[tuple[str, int], str] = {}
         self._lock = threading.Lock()
-        self._unfinished = False
+        self._unfinished: tuple[str, int, int | None] | None = None
+        """Whose line has no newline yet."""
 
     def write(self, role: str, replica: int, attempt: int | None, text: str) -> None:
         """Writes the block at once. Raises `BrokenPipeError` when nobody reads any more."""
@@ -40,15 +41,23 @@ class LogPrinter:
                 self._put(_json_lines(role, replica, attempt, text))
             return
         with self._lock:
-            text = prefix_line(self._prefix((role, replica)), text)
+            key = (role, replica, attempt)
+            prefix = self._prefix((role, replica))
+            if self._unfinished == key:  # a very long line comes in pieces
+                head, newline, text = text.partition("\n")
+                self._put(head + newline)
+                self._unfinished = None if newline else key
+            if not text:
+                return
+            text = prefix_line(prefix, text)
             self._put(f"\n{text}" if self._unfinished else text)  # never two on one line
-            self._unfinished = not text.endswith("\n")
+            self._unfinished = None if text.endswith("\n") else key
 
     def finish(self) -> None:
         """Ends an unfinished last line, so that what follows starts on its own."""
         with self._lock:
-            if self._unfinished:
-                self._unfinished = False
+            if self._unfinished is not None:
+                self._unfinished = None
                 self._put("\n")
 
     def abandon(self) -> None:

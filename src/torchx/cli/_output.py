@@ -6,8 +6,8 @@ Nothing else in this package writes to stdout. Each stream is judged by itself, 
 
 import os
 import sys
+from typing import TYPE_CHECKING
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     import logging
     from collections.abc import Iterable, Sequence
@@ -86,9 +86,9 @@ def palette(stream: "TextIO") -> Palette:
 
 def log() -> "logging.Logger":
     """The logger of the command line; `logging` is left alone where nothing is logged."""
-    from torchx._lazy_logger import before_foreign_code
+    from torchx._startup.lazy_logger import configure_now
 
-    before_foreign_code()
+    configure_now()
     import logging
 
     return logging.getLogger("torchx.cli")
@@ -100,7 +100,7 @@ def configure_logging(level: int) -> None:
     Takes effect before the first record: `logging` costs a third of a bare start, and most
     commands log nothing.
     """
-    from torchx._lazy_logger import defer_configuration
+    from torchx._startup.lazy_logger import configure_later
 
     on = palette(sys.stderr)
     blue = "\033[34m" if on.endc else ""
@@ -118,7 +118,7 @@ def configure_logging(level: int) -> None:
     if "logging" in sys.modules:
         configure()
     else:
-        defer_configuration(configure)
+        configure_later(configure)
 
 
 def out(text: str, end: str = "\n") -> None:
@@ -138,14 +138,12 @@ def out_json(value: object) -> None:
 
 def out_table(headers: "Sequence[str]", rows: "Iterable[Sequence[str]]") -> None:
     """Writes left-aligned columns under dashed headers, two spaces apart."""
-    lines = [list(headers), [], *(list(row) for row in rows)]
-    widths = [max(len(line[i]) for line in lines if line) for i in range(len(headers))]
-    lines[1] = ["-" * width for width in widths]
-    padded = (
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in lines
-    )
-    out("\n".join(padded))
+    columns = []
+    for cells in zip(headers, *rows, strict=True):  # by column, as there may be 10,000 rows
+        width = max(map(len, cells))
+        lines = (cells[0], "-" * width, *cells[1:])
+        columns.append([cell.ljust(width) for cell in lines])
+    out("\n".join([line.rstrip() for line in map("  ".join, zip(*columns, strict=True))]))
 
 
 def error_json(kind: str, message: str, hint: str | None = None) -> None:

@@ -3,11 +3,12 @@
 import argparse
 import os
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
+from torchx._words import did_you_mean
 from torchx.cli import _help, _output, argparse_util
 from torchx.util._terminal import help_width
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
@@ -59,8 +60,6 @@ class Parser(argparse.ArgumentParser):
         head, _, rest = message.partition(":")
         # argparse has no public list of what was added to a parser
         known = [name for action in self._actions for name in action.option_strings]
-        from torchx.cli._suggest import did_you_mean
-
         if head == "unrecognized arguments":
             words = [word.partition("=")[0] for word in rest.split()]
             return "".join(did_you_mean(w, known) for w in words if w.startswith("-"))

@@ -1,16 +1,18 @@
 """What a run needs, from the command line or from JSON on stdin."""
 
 import argparse
-import inspect
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
+from torchx._startup.dataclass import field, fields, light_dataclass
+from torchx._words import did_you_mean
 from torchx.errors import InvalidInput
 from torchx.specs import CfgVal
 
 if TYPE_CHECKING:
+    import inspect
+
     from torchx.specs import AppDef
 
 MISSING_COMPONENT_ERROR_MSG = (
@@ -20,7 +22,7 @@ MISSING_COMPONENT_ERROR_MSG = (
 )
 
 
-@dataclass
+@light_dataclass
 class TorchXRunArgs:
     """One run. The first three fields are required in JSON."""
 
@@ -52,8 +54,6 @@ def torchx_run_args_from_json(json_data: dict[str, Any]) -> TorchXRunArgs:
     known = [f.name for f in fields(TorchXRunArgs)]
     unknown = [name for name in json_data if name not in known]
     if unknown:
-        from torchx.cli._suggest import did_you_mean
-
         msg = f"The following fields are not part of the run command: {', '.join(unknown)}."
         raise InvalidInput(msg + "".join(did_you_mean(name, known) for name in unknown))
     _check_field_types(json_data)
@@ -90,12 +90,12 @@ def check_component_args(
     fn: "Callable[..., AppDef]", component_name: str, given: Mapping[str, Any]
 ) -> None:
     """Refuses values that the component has no parameter for, or of another type than it takes."""
+    import inspect
+
     parameters = inspect.signature(fn).parameters
     for name, value in given.items():
         parameter = parameters.get(name)
         if parameter is None:
-            from torchx.cli._suggest import did_you_mean
-
             msg = (
                 f"component `{component_name}` has no parameter `{name}`,"
                 f" it has: {', '.join(parameters) or 'none'}."
@@ -186,12 +186,12 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _fits(value: object, parameter: inspect.Parameter) -> bool:
+def _fits(value: object, parameter: "inspect.Parameter") -> bool:
     """Whether the JSON value may be given for the parameter as it is."""
     from torchx.util.types import decode_optional
 
     annotation = parameter.annotation
-    if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+    if parameter.kind is parameter.VAR_POSITIONAL:
         return isinstance(value, list) and all(_is_a(item, annotation) for item in value)
     annotation = (
         getattr(annotation, "__origin__", annotation) if _annotated(annotation) else annotation

@@ -2,8 +2,8 @@
 
 import argparse
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 

@@ -1,18 +1,17 @@
 """Actions for options that may be given once and have their default in ``.torchxconfig``."""
 
 import argparse
+from typing import TYPE_CHECKING
 
+from torchx._words import FALSE_WORDS, TRUE_WORDS, did_you_mean, parse_bool
 from torchx.cli import _output
 from torchx.errors import InvalidInput
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     import weakref
     from collections.abc import Sequence
     from typing import Any
 
-_TRUE = ("true", "1", "yes", "on")
-_FALSE = ("false", "0", "no", "off")
 
 # keys of a section that are not the name of a flag
 _EXTRA_KEYS = {"run": ("component",)}
@@ -159,8 +158,6 @@ def report_config(parser: argparse.ArgumentParser, subcmd: str) -> None:
     known = [*_flags(parser), *_EXTRA_KEYS.get(subcmd, ())]
     for key in torchxconfig.section(subcmd):
         if key not in known:
-            from torchx.cli._suggest import did_you_mean
-
             _output.log().warning(
                 "`%s` in section [cli:%s] is not an option of `torchx %s` and is ignored.%s",
                 key,
@@ -181,15 +178,13 @@ def _flag_value(action: argparse.Action, key: str, subcmd: str, value: str) -> "
         if action.choices is not None and value not in action.choices:
             _refuse(key, subcmd, value, list(action.choices))
         return from_config(subcmd, value)
-    word = value.strip().lower()
-    if word not in (*_TRUE, *_FALSE):
-        _refuse(key, subcmd, value, [*_TRUE, *_FALSE])
-    return word in _TRUE
+    found = parse_bool(value.strip())
+    if found is None:
+        _refuse(key, subcmd, value, [*TRUE_WORDS, *FALSE_WORDS])
+    return bool(found)
 
 
 def _refuse(key: str, subcmd: str, value: str, allowed: "Sequence[str]") -> None:
-    from torchx.cli._suggest import did_you_mean
-
     torchxconfig._errors[subcmd] = BadDefault(
         f"`{key} = {value}` in section [cli:{subcmd}] of .torchxconfig: write one of"
         f" {', '.join(allowed)}.{did_you_mean(value, allowed)}"

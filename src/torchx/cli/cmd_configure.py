@@ -2,10 +2,11 @@
 
 import argparse
 import io
-import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from torchx._files import replace_file
+from torchx._words import did_you_mean
 from torchx.cli import _arguments, _output
 from torchx.cli.cmd_base import SubCommand
 from torchx.runner import config
@@ -70,8 +71,6 @@ def _scheduler_names(text: str) -> list[str] | None:
     valid = list(get_scheduler_factories())
     for name in names:
         if name not in valid:
-            from torchx.cli._suggest import did_you_mean
-
             _output.fail(
                 f"`{name}` is not a registered scheduler. Valid scheduler names:"
                 f" {', '.join(valid)}.{did_you_mean(name, valid)}",
@@ -83,7 +82,7 @@ def _scheduler_names(text: str) -> list[str] | None:
 def _merged(path: Path, new: list[tuple[str, str]], force: bool) -> str:
     """The text for the file: what it has, then the new sections, or these in place of old ones."""
     try:
-        old_text = path.read_text()
+        old_text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         return _joined(text for _, text in new)
     preamble, old = _preamble(old_text), _sections(old_text)
@@ -137,11 +136,5 @@ def _section_name(line: str) -> str | None:
 def _write(path: Path, text: str) -> None:
     """Replaces the file in one step, through links and with the permissions it had."""
     target = path.resolve()
-    scratch = target.with_name(f"{target.name}.{os.getpid()}.tmp")
-    try:
-        scratch.write_text(text)
-        if target.exists():
-            scratch.chmod(target.stat().st_mode & 0o777)
-        scratch.replace(target)
-    finally:
-        scratch.unlink(missing_ok=True)
+    mode = target.stat().st_mode & 0o777 if target.exists() else None
+    replace_file(str(target), text.encode(), mode=mode)

@@ -2,6 +2,7 @@
 
 import argparse
 
+from torchx._words import did_you_mean
 from torchx.cli import _arguments, _output
 from torchx.cli.argparse_util import torchxconfig_list
 from torchx.cli.cmd_base import SubCommand
@@ -70,8 +71,6 @@ def _states(text: str) -> frozenset[AppState]:
     names = [name.strip().upper() for name in text.split(",") if name.strip()]
     for name in names:
         if name not in AppState.__members__:
-            from torchx.cli._suggest import did_you_mean
-
             valid = list(AppState.__members__)
             msg = f"`{name}` is not a state, choose from {', '.join(valid)}."
             raise argparse.ArgumentTypeError(msg + did_you_mean(name, valid))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
-from torchx import _local_supervisor
+from torchx._startup import local_supervisor
 from torchx.cli import _arguments, _errors, _output, _secrets
 from torchx.cli._run_args import (
     MISSING_COMPONENT_ERROR_MSG,
@@ -23,6 +23,7 @@ from torchx.cli._run_args import (
 from torchx.cli.argparse_util import ArgOnceAction, torchxconfig_run
 from torchx.cli.cmd_base import SubCommand, parse_app_handle
 from torchx.cli.cmd_builtins import CmdBuiltins
+from torchx.errors import ComponentNotFoundException, ComponentValidationException
 from torchx.runner import Runner, config, get_runner
 from torchx.specs import (
     TORCHX_CONTEXT_NAME,
@@ -33,7 +34,6 @@ from torchx.specs import (
     InvalidRunConfigException,
     Workspace,
 )
-from torchx.specs.finder import ComponentNotFoundException, ComponentValidationException
 
 __all__ = [
     "LOCAL_SCHEDULER_WARNING_MSG",
@@ -283,7 +283,7 @@ class CmdRun(SubCommand):
             cfg["detach"] = True
         no_wait = no_wait or bool(local and cfg.get("detach"))
         if scheduler == "local_cwd":
-            _local_supervisor.while_starting(_import_reader)
+            local_supervisor.while_starting(_import_reader)
         self._attached = local and not cfg.get("detach")
         self._launching = True
         with _component_errors(run_args):

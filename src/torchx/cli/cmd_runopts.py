@@ -3,6 +3,7 @@
 import argparse
 import sys
 
+from torchx._words import did_you_mean
 from torchx.cli import _arguments, _output
 from torchx.cli.cmd_base import SubCommand
 from torchx.runner import Runner, get_runner
@@ -45,8 +46,6 @@ class CmdRunopts(SubCommand):
 def _check_known(scheduler: str, names: list[str]) -> None:
     if scheduler in names:
         return
-    from torchx.cli._suggest import did_you_mean
-
     _output.fail(
         f"unknown scheduler `{scheduler}`, choose from {', '.join(names)}."
         + did_you_mean(scheduler, names),

@@ -2,6 +2,7 @@
 
 import argparse
 
+from torchx._words import did_you_mean
 from torchx.cli import _arguments, _output
 from torchx.cli.cmd_base import AppHandleSubCommand, parse_app_handle
 from torchx.runner import Runner
@@ -77,8 +78,6 @@ def _warn_unknown_roles(status: AppStatus, roles: list[str] | None) -> None:
     known = [role.role for role in status.roles]
     for name in roles or ():
         if known and name not in known:
-            from torchx.cli._suggest import did_you_mean
-
             _output.log().warning(
                 "the app has no role `%s`, it has: %s.%s",
                 name,

@@ -7,7 +7,7 @@ Exit codes: 0 fine, 1 torchx or the app failed, 2 usage, 130 Ctrl-C, 143 termina
 import os
 import sys
 
-TYPE_CHECKING = False  # the name alone tells type checkers; `typing` costs half a bare start
+TYPE_CHECKING = False  # see `torchx/_startup/__init__.py`
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, ItemsView, Iterator, ValuesView
@@ -166,13 +166,14 @@ def run_main(subcmds: dict[str, "SubCommand"], argv: list[str] | None = None) ->
 def main(argv: list[str] | None = None) -> None:
     """Runs ``torchx`` with the arguments, by default those of the process."""
     if argv is None:
+        from torchx._startup import collector
+
+        collector.spare()
         if "_ARGCOMPLETE" in os.environ:
             from torchx.cli import _completion
 
             _completion.complete(get_sub_cmds())
         argv = sys.argv[1:]
-        _spare_collections()
-        _warm_up(argv)
     if list(argv) == ["--version"]:
         from torchx.version import __version__
 
@@ -192,58 +193,17 @@ def _any_foreign(subcmds: dict[str, "SubCommand"]) -> bool:
     return isinstance(subcmds, _SubCommands) and subcmds.any_foreign()
 
 
-def _spare_collections() -> None:
-    """Lets the garbage collector look at what is imported neither now nor when the process ends.
-
-    That would take a fifth of the time of a short command, and there is no garbage in it.
-    """
-    import atexit
-    import gc
-
-    gc.set_threshold(50_000)
-    atexit.register(gc.freeze)
-
-
-def _warm_up(argv: list[str]) -> None:
-    """Starts the supervisor of a local job before all else, where such a job is likely.
-
-    Only in a process of our own: the supervisor waits for a job until this process ends.
-    """
-    if _may_run_locally(argv):
-        from torchx._local_supervisor import warm_up
-        from torchx.errors import JobStartError
-
-        try:
-            warm_up()
-        except JobStartError:
-            return  # told when the job is submitted
-
-
-def _may_run_locally(argv: list[str]) -> bool:
-    """Whether the arguments look like those of a local run."""
-    if argv[:1] != ["run"] or len(argv) == 1:
-        return False
-    for flag in ("-s", "--scheduler"):
-        if flag in argv and "local_cwd" not in argv:
-            return False
-    return not {"--dryrun", "--help", "-h", "--stdin"}.intersection(argv)
-
-
 def _dispatch(subcmds: dict[str, "SubCommand"], argv: list[str]) -> None:
-    if not _may_run_locally(argv):
+    if argv[:1] != ["run"]:
         _call(subcmds, argv)
         return
-    from torchx import _local_supervisor
-    from torchx.errors import JobStartError
+    from torchx._startup import local_supervisor
 
-    try:
-        _local_supervisor.warm_up()
-    except JobStartError:  # told when there is a job, if there is one
-        pass
+    local_supervisor.warm_up_for(argv)
     try:
         _call(subcmds, argv)
     finally:
-        _local_supervisor.dismiss()
+        local_supervisor.dismiss()
 
 
 def _call(subcmds: dict[str, "SubCommand"], argv: list[str]) -> None:

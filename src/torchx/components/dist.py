@@ -12,6 +12,7 @@ import torchx.specs as specs
 from torchx import IMAGE
 from torchx.components.structured_arg import StructuredJArgument, StructuredNameArgument
 from torchx.errors import InvalidInput
+from torchx.settings import ENV_TORCHX_TRACKING_EXPERIMENT_NAME, ENV_TORCHX_TRACKING_RUN_NAME
 from torchx.specs import macros
 
 _TORCH_DEBUG_FLAGS: dict[str, str] = {
@@ -243,8 +244,8 @@ def _environment(
     env: dict[str, str] | None, job: StructuredNameArgument, debug: bool
 ) -> dict[str, str]:
     merged = dict(env or {})
-    merged["TORCHX_TRACKING_EXPERIMENT_NAME"] = job.experiment_name
-    merged["TORCHX_TRACKING_RUN_NAME"] = job.run_name
+    merged[ENV_TORCHX_TRACKING_EXPERIMENT_NAME] = job.experiment_name
+    merged[ENV_TORCHX_TRACKING_RUN_NAME] = job.run_name
     merged.setdefault("LOGLEVEL", os.environ.get("LOGLEVEL", "WARNING"))
     if debug:
         merged.update(_TORCH_DEBUG_FLAGS)

@@ -5,7 +5,7 @@ from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any
 
-from torchx._foreign_code import contained
+from torchx._startup.foreign_code import importing_plugin
 from torchx.plugins._types import PluginType
 from torchx.specs._resource import IS_FRACTIONAL_TAG
 
@@ -23,7 +23,7 @@ def same(plugin_type: PluginType, first: Callable[..., Any], second: Callable[..
     if plugin_type is not PluginType.NAMED_RESOURCE:
         return False
     try:
-        with contained():
+        with importing_plugin():
             return bool(_resource(first()) == _resource(second()))
     except Exception:  # noqa: BLE001 - factories of plugins may fail in any way
         return False

@@ -5,11 +5,12 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, overload
 
-from torchx._lazy_logger import get_logger
-from torchx._plugin_lookup import discovery_lock
+from torchx._startup.lazy_logger import get_logger
+from torchx._startup.plugin_lookup import discovery_lock
 from torchx.errors import InvalidInput
 from torchx.plugins._registration import NAMED_RESOURCES_ATTR
 from torchx.plugins._types import PluginSource, PluginType, RegistrationError, describe_error
+from torchx.settings import ENV_TORCHX_NO_ENTRYPOINTS, ENV_TORCHX_PLUGINS_SOURCE
 
 __all__ = [
     "NAMED_RESOURCES_ATTR",
@@ -21,8 +22,6 @@ __all__ = [
     "registry",
 ]
 
-_SOURCE_ENV = "TORCHX_PLUGINS_SOURCE"
-_NO_ENTRYPOINTS_ENV = "TORCHX_NO_ENTRYPOINTS"  # of an intermediate release
 
 logger = get_logger(__name__)
 _Plugins = dict[str, Callable[..., Any]]
@@ -189,15 +188,16 @@ def find(plugin_type: PluginType) -> _Plugins:
 
 
 def _sources_of_environment() -> PluginSource:
-    given = os.environ.get(_SOURCE_ENV)
+    given = os.environ.get(ENV_TORCHX_PLUGINS_SOURCE)
     if not given:
-        if os.environ.get(_NO_ENTRYPOINTS_ENV) == "1":
+        if os.environ.get(ENV_TORCHX_NO_ENTRYPOINTS) == "1":
             return PluginSource.NAMESPACE_PKG
         return PluginSource.NAMESPACE_PKG | PluginSource.ENTRYPOINT
     if given not in ("0", "1", "2", "3"):
         msg = (
-            f"{_SOURCE_ENV}={given!r} is not understood: 0 finds no plugins, 1 those in the"
-            " namespace package `torchx_plugins`, 2 entry points, 3 (the default) both"
+            f"{ENV_TORCHX_PLUGINS_SOURCE}={given!r} is not understood: 0 finds no plugins,"
+            " 1 those in the namespace package `torchx_plugins`, 2 entry points,"
+            " 3 (the default) both"
         )
         raise InvalidInput(msg)
     return PluginSource(int(given))

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
-from torchx._foreign_code import contained
-from torchx._lazy_logger import get_logger
+from torchx._startup.foreign_code import importing_plugin
+from torchx._startup.lazy_logger import get_logger
 from torchx.plugins._equality import same
 from torchx.plugins._types import PluginType, RegistrationError, describe_error
 
@@ -34,7 +34,7 @@ class NamespaceScan:
     def run(self) -> dict[str, Callable[..., Any]]:
         """Plugins by name, in the order in which they were met; empty without the namespace."""
         try:
-            with contained():
+            with importing_plugin():
                 package = importlib.import_module(self._namespace)
         except ModuleNotFoundError as err:
             if not is_around(err.name, self._namespace):
@@ -75,7 +75,7 @@ class NamespaceScan:
 
     def _visit(self, fqn: str, *, enter: bool) -> None:
         try:
-            with contained():
+            with importing_plugin():
                 module = importlib.import_module(fqn)
                 marked = _marked(module)
         except Exception as err:  # noqa: BLE001 - any code may run at import

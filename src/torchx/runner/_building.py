@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from torchx._lazy_logger import get_logger
+from torchx._startup.lazy_logger import get_logger
 from torchx.runner import _prepare
 from torchx.specs.api import AppDef, CfgVal, Role, Workspace
 from torchx.util.types import none_throws

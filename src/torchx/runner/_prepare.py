@@ -1,44 +1,24 @@
 """Steps of a dry run: what happens to an app before a scheduler renders it."""
 
-import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from torchx import settings
+from torchx._startup import signatures
 from torchx._tracker_environment import exportable
-from torchx.errors import InvalidInput, TorchXError
-from torchx.schedulers import SchedulerNotInstalled
+from torchx._words import did_you_mean
+from torchx.errors import InvalidInput, SchedulerNotInstalled, TorchXError
 from torchx.settings import (
-    ENV_TORCHX_IMAGE,
     ENV_TORCHX_INTERNAL_SESSION_ID,
     ENV_TORCHX_JOB_ID,
     ENV_TORCHX_PARENT_RUN_ID,
     ENV_TORCHX_TRACKERS,
+    PARAM_PREFIX,
+    TRACKER_PREFIX,
 )
 from torchx.specs._app import copy_app, copy_role
 from torchx.specs.api import MISSING, AppDef, Role, UnknownSchedulerException
 from torchx.util.entrypoints import EntryPointLoader
-
-_PARAM_PREFIX = "TORCHX_"
-_TRACKER_PREFIX = "TORCHX_TRACKER_"
-_NOT_PARAMS = frozenset(
-    {
-        ENV_TORCHX_IMAGE,
-        ENV_TORCHX_INTERNAL_SESSION_ID,
-        ENV_TORCHX_JOB_ID,
-        ENV_TORCHX_PARENT_RUN_ID,
-        ENV_TORCHX_TRACKERS,
-        "TORCHX_ATTEMPT",
-        "TORCHX_CONTEXT_NAME",
-        "TORCHX_CUSTOM_NAMED_RESOURCES",
-        "TORCHX_DEBUG",
-        "TORCHX_HOME",
-        "TORCHX_PLUGINS_SOURCE",
-        "TORCHX_NO_ENTRYPOINTS",
-        "TORCHX_RANK0_HOST",
-        "TORCHX_TRACKERS_ON_ERROR",
-    }
-)
-"""Variables that other parts of TorchX read or set: no parameters of schedulers."""
 
 
 def scheduler_params(environ: Mapping[str, str]) -> dict[str, object]:
@@ -50,21 +30,17 @@ def scheduler_params(environ: Mapping[str, str]) -> dict[str, object]:
     params: dict[str, object] = {}
     for name, value in environ.items():
         upper = name.upper()
-        if not upper.startswith(_PARAM_PREFIX) or upper in _NOT_PARAMS:
+        if not upper.startswith(PARAM_PREFIX) or upper in settings.NAMES:
             continue
-        if not upper.startswith(_TRACKER_PREFIX):
-            params[name[len(_PARAM_PREFIX) :].lower()] = value
+        if not upper.startswith(TRACKER_PREFIX):
+            params[name[len(PARAM_PREFIX) :].lower()] = value
     return params
 
 
 def unknown_scheduler(name: str, known: list[str]) -> UnknownSchedulerException:
     """Says which schedulers there are, and which one may have been meant."""
-    import difflib
-
     err = UnknownSchedulerException(name)
-    close = difflib.get_close_matches(name, known, n=1)
-    hint = f" Did you mean `{close[0]}`?" if close else ""
-    err.args = (f"{err}, which are: {', '.join(known) or 'none'}.{hint}",)
+    err.args = (f"{err}, which are: {', '.join(known) or 'none'}.{did_you_mean(name, known)}",)
     return err
 
 
@@ -153,27 +129,28 @@ def _check_tracker_names(trackers: Mapping[str, str | None], factories: Mapping[
             raise InvalidInput(msg)
 
 
-def accepts(method: Callable[..., Any], *args: object) -> bool:
+def takes_args(method: Callable[..., Any], *args: object, **kwargs: object) -> bool:
     """Whether the method can be called like that; older schedulers take fewer arguments."""
     try:
-        inspect.signature(method).bind(*args)
+        return signatures.takes_args(method, *args, **kwargs)
     except TypeError:
         return False
     except ValueError:  # it has no signature
         return True
-    return True
 
 
-def understood(factory: Callable[..., Any], params: Mapping[str, object]) -> Mapping[str, object]:
+def known_params(factory: Callable[..., Any], params: Mapping[str, object]) -> Mapping[str, object]:
     """The parameters that a scheduler's factory takes; plugins may leave out ``**kwargs``."""
     target = _target(factory) if isinstance(factory, EntryPointLoader) else factory
+    if not params:
+        return params
     try:
-        declared = inspect.signature(target).parameters.values()
+        declared = signatures.parameters(target)
     except (TypeError, ValueError):  # it has no signature
         return params
-    if any(p.kind is p.VAR_KEYWORD for p in declared):
+    if any(p.kind == "var_keyword" for p in declared):
         return params
-    names = {p.name for p in declared if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)}
+    names = {p.name for p in declared if p.kind in ("keyword_only", "positional")}
     return {name: value for name, value in params.items() if name in names}
 
 

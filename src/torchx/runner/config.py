@@ -9,7 +9,9 @@ import os
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TextIO
 
-from torchx._lazy_logger import get_logger
+from torchx._startup.lazy_logger import get_logger
+from torchx.errors import ConfigFileError as ConfigFileError
+from torchx.errors import ConfigFileNotFound as ConfigFileNotFound
 from torchx.errors import InvalidInput
 from torchx.schedulers import SchedulerFactory, get_scheduler_factories
 from torchx.settings import ENV_TORCHXCONFIG
@@ -28,14 +30,6 @@ _PLACEHOLDER = "#FIXME:("
 _PLACEHOLDER_CHARS = 60
 
 logger = get_logger(__name__)
-
-
-class ConfigFileError(InvalidInput):
-    """A config file cannot be read; the message names file and line."""
-
-
-class ConfigFileNotFound(InvalidInput, FileNotFoundError):
-    """``TORCHXCONFIG`` names a file that does not exist."""
 
 
 def find_configs(dirs: Iterable[str] | None = None) -> list[str]:

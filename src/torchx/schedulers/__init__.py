@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from torchx.errors import TorchXError
+from torchx.errors import SchedulerNotInstalled as SchedulerNotInstalled
 
 if TYPE_CHECKING:
     from torchx.schedulers.api import Scheduler
@@ -29,10 +29,6 @@ _EXTRAS = {
     "aws_sagemaker": "aws",
 }
 """What to install for a built-in scheduler."""
-
-
-class SchedulerNotInstalled(TorchXError, ModuleNotFoundError):
-    """A scheduler cannot be made: its module, or a package that it needs, is not there."""
 
 
 class SchedulerFactory(Protocol):
@@ -66,7 +62,7 @@ def get_default_scheduler_name() -> str:
 
 def _plugin_factories() -> dict[str, SchedulerFactory]:
     """Factories that installed packages register, in a dict of the caller's own."""
-    from torchx._plugin_lookup import plugins
+    from torchx._startup.plugin_lookup import plugins
 
     return plugins("SCHEDULER")
 
@@ -94,8 +90,8 @@ class _BuiltinFactory:
     def _not_installed(self, err: ModuleNotFoundError) -> SchedulerNotInstalled:
         if err.name == self._module:
             msg = f"scheduler `{self._name}` is not part of this version of TorchX"
+            extra = None
         else:
             msg = f"scheduler `{self._name}` cannot be used: {err}"
-            if self._name in _EXTRAS:
-                msg += f'; install it with: pip install "torchx[{_EXTRAS[self._name]}]"'
-        return SchedulerNotInstalled(msg, name=err.name)
+            extra = _EXTRAS.get(self._name)
+        return SchedulerNotInstalled(msg, name=err.name, extra=extra)

@@ -1,14 +1,43 @@
-"""What a scheduler is: the interface, what it answers, and small functions for log lines."""
+"""The interface of schedulers: the verbs, the hooks from which they are derived, the answers."""
 
 import abc
 import time
 import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from torchx.errors import InvalidInput, UnsupportedRequest
+from torchx._startup.lazy_logger import get_logger
+from torchx.errors import InvalidInput, UnknownApp, UnsupportedRequest
+from torchx.schedulers._core import logs
+from torchx.schedulers._core.checks import (
+    check_app,
+    check_query,
+    ends_on_failure,
+    fields_left_out,
+)
+from torchx.schedulers._core.exits import from_shell, one_line_json
+from torchx.schedulers._core.log_query import LogChunk, LogKey, LogQuery
+from torchx.schedulers._core.logs import merge_by_time
+from torchx.schedulers._core.looking import forget, one_look, seen
+from torchx.schedulers._core.responses import (
+    DescribeAppResponse,
+    FailedReplica,
+    ListAppResponse,
+    LogBlock,
+    LogReport,
+    SchedulerFeatures,
+    Stream,
+)
+from torchx.schedulers._core.retry import with_retries
+from torchx.schedulers._core.snapshot import (
+    AppSnapshot,
+    ReplicaKey,
+    ReplicaSnapshot,
+    describe_failure,
+    select_replicas,
+    to_response,
+    to_row,
+)
 from torchx.schedulers._structured_opts import StructuredOpts
 from torchx.specs.api import (
     NONE,
@@ -18,7 +47,6 @@ from torchx.specs.api import (
     AppState,
     CfgVal,
     InvalidRunConfigException,
-    RetryPolicy,
     Role,
     RoleStatus,
     Workspace,
@@ -29,12 +57,15 @@ from torchx.workspace.api import WorkspaceMixin
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from torchx.schedulers._core.verbs import LogReader
+
 __all__ = [
     "DAYS_IN_2_WEEKS",
     "NONE",
     "NULL_RESOURCE",
     "AppDef",
     "AppDryRunInfo",
+    "AppSnapshot",
     "AppState",
     "CfgVal",
     "DescribeAppResponse",
@@ -42,7 +73,12 @@ __all__ = [
     "InvalidRunConfigException",
     "ListAppResponse",
     "LogBlock",
+    "LogChunk",
+    "LogKey",
+    "LogQuery",
     "LogReport",
+    "ReplicaKey",
+    "ReplicaSnapshot",
     "Role",
     "RoleStatus",
     "Scheduler",
@@ -52,125 +88,24 @@ __all__ = [
     "T",
     "Workspace",
     "WorkspaceMixin",
+    "describe_failure",
+    "ends_on_failure",
     "filter_regex",
+    "from_shell",
+    "merge_by_time",
+    "one_line_json",
+    "one_look",
     "runopts",
     "split_lines",
     "split_lines_iterator",
+    "with_retries",
 ]
+
+logger = get_logger(__name__)
 
 DAYS_IN_2_WEEKS = 14
 
 T = TypeVar("T", bound=Mapping[str, CfgVal])
-
-
-class Stream(str, Enum):
-    """What of a replica's output is read."""
-
-    STDOUT = "stdout"
-    STDERR = "stderr"
-    COMBINED = "combined"
-
-
-@dataclass
-class DescribeAppResponse:
-    """What a scheduler knows of an app."""
-
-    app_id: str = "<NOT_SET>"
-    state: AppState = AppState.UNSUBMITTED
-    num_restarts: int = -1
-    msg: str = NONE
-    structured_error_msg: str = NONE
-    ui_url: str | None = None
-    metadata: dict[str, str] = field(default_factory=dict)
-    roles_statuses: list[RoleStatus] = field(default_factory=list)
-    roles: list[Role] = field(default_factory=list)
-
-
-@dataclass
-class ListAppResponse:
-    """One app in a list. ``Runner.list`` fills in the handle."""
-
-    app_id: str
-    state: AppState
-    app_handle: str = "<NOT_SET>"
-    name: str = ""
-
-    def __hash__(self) -> int:
-        return hash((self.app_id, self.app_handle, self.state))
-
-
-@dataclass(frozen=True)
-class SchedulerFeatures:
-    """What a scheduler can do. What it does not declare, it must refuse with an exception."""
-
-    logs: bool = True
-    tail: bool = True
-    """``log_iter(should_tail=True)`` follows the output until the app ends."""
-    separate_streams: bool = False
-    """Stdout and stderr can be read apart."""
-    log_time_range: bool = False
-    """``since`` and ``until`` of ``log_iter`` are honoured."""
-    list: bool = True
-    delete_forgets: bool = False
-    """A deleted app is unknown afterwards; elsewhere ``delete`` is ``cancel``."""
-    durable: bool = False
-    """Apps are visible from other processes and after the one that launched them."""
-    replica_statuses: bool = False
-    exit_codes: bool = False
-    retries: frozenset[RetryPolicy] = frozenset()
-    """Policies by which ``Role.max_retries`` is honoured."""
-    multi_role: bool = True
-    min_replicas: bool = False
-    mounts: bool = False
-    event_wait: bool = False
-    """``wait_for_change`` returns when something happens, not when its time is over."""
-    attempts: bool = False
-    """The logs of each attempt are kept."""
-
-
-class LogBlock:
-    """Whole lines of one replica; only the very last line of a replica may lack its newline."""
-
-    __slots__ = ("attempt", "replica", "role", "text")
-
-    def __init__(self, role: str, replica: int, attempt: int, text: str) -> None:
-        self.role = role
-        self.replica = replica
-        self.attempt = attempt
-        self.text = text
-
-    def __repr__(self) -> str:
-        where = f"{self.role!r}, {self.replica}, {self.attempt}"
-        return f"LogBlock({where}, {self.text!r})"
-
-
-@dataclass
-class FailedReplica:
-    """How a replica failed, and where to read on."""
-
-    role: str
-    replica: int
-    attempt: int
-    exit_code: int | None
-    """Negative for a signal; ``None`` if the backend does not say."""
-    reason: str
-    log_path: str | None
-    last_lines: list[str]
-
-
-@dataclass
-class LogReport:
-    """Whether the log of one stream of one attempt of a replica is complete."""
-
-    role: str
-    replica: int
-    attempt: int
-    stream: Stream
-    lines: int
-    bytes: int
-    complete: bool
-    problem: str | None
-
 
 # inside `Scheduler` the name `list` is its method
 _Apps = list[ListAppResponse]
@@ -216,6 +151,11 @@ class Scheduler(abc.ABC, Generic[T]):
         resolved: Any = resolve_cfg(self.run_opts(), cfg)
         if isinstance(self, WorkspaceMixin) and isinstance(resolved, Mapping):
             self.check_workspace_opts(resolved)
+        if self.features is not Scheduler.features:  # one of other packages may declare nothing
+            features = self._features_with(resolved)
+            check_app(app, features, self.backend)
+            for text in fields_left_out(app, features):
+                logger.warning("`%s` leaves out %s", self.backend, text)
         opts_type = _opts_type(type(self))
         if opts_type is not None and isinstance(resolved, Mapping):
             resolved = opts_type.from_cfg(resolved)
@@ -245,6 +185,10 @@ class Scheduler(abc.ABC, Generic[T]):
         """Options of the scheduler itself."""
         return runopts()
 
+    def _features_with(self, cfg: T) -> SchedulerFeatures:
+        """What an app may ask for with these options; by default what the features declare."""
+        return self.features
+
     def _pre_build_validate(self, app: AppDef, scheduler: str, cfg: T) -> None:
         """Refuses what need not be built; runs before workspaces are."""
 
@@ -261,9 +205,38 @@ class Scheduler(abc.ABC, Generic[T]):
 
     # -- looking ------------------------------------------------------------------------------
 
-    @abc.abstractmethod
+    def look(self, app_id: str) -> AppSnapshot | None:
+        """Hook: one question to the backend about one app; ``None`` if it does not know it.
+
+        ``describe``, ``exists``, ``failed_replicas``, ``cancel``, ``delete`` and the logs follow.
+        """
+        msg = f"`{type(self).__qualname__}` must define `look`, or `describe` itself"
+        raise NotImplementedError(msg)
+
+    def look_for_logs(self, app_id: str) -> AppSnapshot | None:
+        """Hook: the roles and replicas of an app whose logs are read; by default all of ``look``.
+
+        States may be missing: where logs are files, the backend need not be asked for them.
+        """
+        return self.snapshot(app_id)
+
+    def look_all(self, cfg: Mapping[str, CfgVal] | None = None) -> Iterable[AppSnapshot]:
+        """Hook: all apps of TorchX that the backend knows, the latest first, from as few questions
+        as it allows. Only ids, names and states are needed."""
+        msg = f"`{type(self).__qualname__}` must define `look_all`, or `list` itself"
+        raise NotImplementedError(msg)
+
+    def snapshot(self, app_id: str) -> AppSnapshot | None:
+        """The snapshot of the verb that is under way (see ``one_look``), else a new one."""
+        return seen(self, app_id, self.look)
+
     def describe(self, app_id: str) -> DescribeAppResponse | None:
         """State and roles of the app; ``None`` if it is unknown or purged."""
+        with one_look():
+            snapshot = self.snapshot(app_id)
+            if snapshot is None:
+                return None
+            return to_response(_explained(self, snapshot))
 
     def describe_native(self, app_id: str) -> "AppDryRunInfo[Any] | None":
         """The native request of the app read back; ``None`` where that is not possible."""
@@ -271,6 +244,8 @@ class Scheduler(abc.ABC, Generic[T]):
 
     def exists(self, app_id: str) -> bool:
         """Whether the scheduler knows the app; a cancelled one as well."""
+        if _defines(self, "look"):
+            return self.snapshot(app_id) is not None
         return self.describe(app_id) is not None
 
     def wait_for_change(self, app_id: str, timeout_s: float) -> None:
@@ -279,32 +254,101 @@ class Scheduler(abc.ABC, Generic[T]):
 
     def failed_replicas(self, app_id: str, max_lines: int = 10) -> _FailedReplicas:
         """The replicas whose latest attempt failed, the first failure first, as far as known."""
-        return []
+        with one_look():
+            snapshot = self.snapshot(app_id) if _defines(self, "look") else None
+            if snapshot is None:
+                return []
+            if not snapshot.failures:
+                return []
+            from torchx.schedulers._core import verbs
+
+            reader = _log_reader(self, snapshot)
+            return verbs.failed_replicas(verbs.with_causes(snapshot, reader), reader, max_lines)
 
     # -- ending -------------------------------------------------------------------------------
 
+    def end(self, snapshot: AppSnapshot) -> None:
+        """Hook: asks the backend for the end of an app that runs, because a user cancelled it.
+
+        Does not wait for it. Whoever looks later finds the app CANCELLED.
+        """
+        msg = f"`{type(self).__qualname__}` must define `end`, or `_cancel_existing` itself"
+        raise NotImplementedError(msg)
+
+    def end_rest(self, snapshot: AppSnapshot) -> None:
+        """Hook: ends the other replicas of an app of which one has failed for good.
+
+        Only called where ``features.ends_on_failure`` is false. The app ends FAILED.
+        """
+        self.end(snapshot)
+
+    def remove(self, snapshot: AppSnapshot) -> None:
+        """Hook: ends the app if it runs and removes what the backend keeps of it."""
+        if not snapshot.terminal:
+            self.end(snapshot)
+
     def cancel(self, app_id: str) -> None:
         """Asks for the end of the app and does not wait for it. An unknown app is no error."""
-        if self.exists(app_id):
-            self._cancel_existing(app_id)
+        with one_look():
+            if self.exists(app_id):
+                self._cancel_existing(app_id)
+                forget(self, app_id)
 
-    @abc.abstractmethod
     def _cancel_existing(self, app_id: str) -> None:
         """Cancels an app that exists."""
+        snapshot = self.snapshot(app_id)
+        if snapshot is not None and not snapshot.terminal:
+            self.end(snapshot)
 
     def delete(self, app_id: str) -> None:
         """Removes the definition of the app, after cancelling it; elsewhere equals ``cancel``."""
-        if self.exists(app_id):
-            self._delete_existing(app_id)
+        with one_look():
+            if self.exists(app_id):
+                self._delete_existing(app_id)
+                forget(self, app_id)
 
     def _delete_existing(self, app_id: str) -> None:
         """Deletes an app that exists."""
-        self._cancel_existing(app_id)
+        if not _defines(self, "look"):
+            self._cancel_existing(app_id)
+            return
+        snapshot = self.snapshot(app_id)
+        if snapshot is not None:
+            self.remove(snapshot)
+
+    def end_after_failure(self, app_id: str) -> ReplicaSnapshot | None:
+        """Ends the rest of an app of which a replica has failed for good, if that is wanted and
+        the backend does not do it itself. ``Runner.wait`` calls it after each look.
+
+        Returns:
+            The first failure, if the app is being ended for it, by whomever; else ``None``.
+        """
+        with one_look():
+            snapshot = self.snapshot(app_id) if _defines(self, "look") else None
+            if snapshot is None or snapshot.terminal or snapshot.cancelled:
+                return None
+            if snapshot.fatal is None or not snapshot.ends_on_failure:
+                return None
+            if not self.features.ends_on_failure:
+                self.end_rest(snapshot)
+            return _explained(self, snapshot).fatal
 
     def close(self) -> None:
         """Releases local resources. May be called again."""
 
     # -- logs ---------------------------------------------------------------------------------
+
+    def read_logs(
+        self, snapshot: AppSnapshot, replicas: Sequence[ReplicaKey], query: LogQuery
+    ) -> Iterator[LogChunk]:
+        """Hook: whole lines of all these replicas, in the order of time as far as it is known.
+
+        The lines of one replica come in their order, attempt after attempt. What ``query`` asks
+        for beyond the features of the scheduler was refused before. ``since_ns`` and ``until_ns``
+        may be left to the caller, and ``tail`` is a help: more lines may be given.
+        With ``query.follow`` it returns when the app has ended and all is read.
+        """
+        raise self._unsupported("read_logs")
 
     def log_iter(
         self,
@@ -317,19 +361,31 @@ class Scheduler(abc.ABC, Generic[T]):
         should_tail: bool = False,
         streams: Stream | None = None,
     ) -> Iterable[str]:
-        """Lines of replica ``k`` of a role, with their newlines.
+        """Lines of replica ``k`` of a role, with their newlines; all attempts in their order.
 
         Args:
             regex: only lines in which it is found.
             since: a time without zone is local time, here and in ``until``.
             should_tail: follow the output until the app ends, instead of what there is now.
+
+        Raises:
+            UnknownApp: (a ``KeyError``) if the scheduler does not know the app.
+            LogsNotFound: (a ``RuntimeError``) if it has no such role or replica.
+            UnsupportedRequest: for what the features do not declare; all of these at the call.
         """
-        raise self._unsupported("log_iter")
+        if not _defines(self, "read_logs"):
+            raise self._unsupported("log_iter")
+        times = {"since": since, "until": until}
+        return logs.lines_of(
+            _log_blocks(
+                self, app_id, [(role_name, k)], regex, times, should_tail, streams, None, None
+            )
+        )
 
     def log_blocks(
         self,
         app_id: str,
-        replicas: Sequence[tuple[str, int]] | None = None,
+        replicas: Sequence[ReplicaKey] | None = None,
         *,
         regex: str | None = None,
         since: "datetime | None" = None,
@@ -337,17 +393,28 @@ class Scheduler(abc.ABC, Generic[T]):
         should_tail: bool = False,
         streams: Stream | None = None,
         attempt: int | None = None,
+        tail_lines: int | None = None,
     ) -> Iterator[LogBlock]:
-        """Output of several replicas in the order of time; of all for ``None``.
+        """Output of several replicas, by time where lines have times; of all for ``None``.
+
+        Args:
+            attempt: only this one, 0 is the first.
+            tail_lines: only so many of the last lines of each replica, and what is written later.
 
         Raises:
             UnsupportedRequest: at the call, if the scheduler cannot merge logs.
         """
-        raise self._unsupported("log_blocks")
+        # an override of the published method wins over this faster way
+        if not _defines(self, "read_logs") or _overridden_below(
+            type(self), "log_iter", "read_logs"
+        ):
+            raise self._unsupported("log_blocks")
+        times = {"since": since, "until": until}
+        return _log_blocks(
+            self, app_id, replicas, regex, times, should_tail, streams, attempt, tail_lines
+        )
 
-    def verify_logs(
-        self, app_id: str, replicas: Sequence[tuple[str, int]] | None = None
-    ) -> _LogReports:
+    def verify_logs(self, app_id: str, replicas: Sequence[ReplicaKey] | None = None) -> _LogReports:
         """Whether every line that the replicas wrote is in the logs.
 
         Raises:
@@ -359,9 +426,74 @@ class Scheduler(abc.ABC, Generic[T]):
         return UnsupportedRequest(f"`{type(self).__qualname__}` does not support `{method}`")
 
     # last: below this line `list` is the method
-    @abc.abstractmethod
     def list(self, cfg: Mapping[str, CfgVal] | None = None) -> _Apps:
-        """Apps that the scheduler sees. ``cfg`` may be ``None``."""
+        """Apps that the scheduler sees, the latest first. ``cfg`` may be ``None``."""
+        return [to_row(snapshot) for snapshot in self.look_all(cfg)]
+
+
+def _log_blocks(
+    scheduler: Scheduler[Any],
+    app_id: str,
+    wanted: Sequence[ReplicaKey] | None,
+    regex: str | None,
+    times: "dict[str, datetime | None]",
+    follow: bool,
+    streams: Stream | None,
+    attempt: int | None,
+    tail_lines: int | None,
+) -> Iterator[LogBlock]:
+    from torchx.schedulers._core import verbs
+
+    query = LogQuery(
+        stream=Stream(streams) if streams is not None else Stream.COMBINED,
+        since_ns=logs.to_ns(times["since"]),
+        until_ns=logs.to_ns(times["until"]),
+        follow=follow,
+        attempt=attempt,
+    )
+    check_query(query, scheduler.features, scheduler.backend)
+    pattern = logs.compiled(regex) if regex is not None else None
+    snapshot = scheduler.look_for_logs(app_id)
+    if snapshot is None:
+        raise UnknownApp(f"`{scheduler.backend}` does not know app `{app_id}`")
+    replicas = select_replicas(snapshot, wanted)
+    verbs.check_attempt(snapshot, replicas, attempt)
+
+    def report_outage(words: str) -> None:
+        text = "the logs of `%s` are interrupted, trying again: %s"
+        logger.warning(text, scheduler.backend, words)
+
+    reader = _log_reader(scheduler, snapshot)
+    assert reader is not None  # `features.logs` was checked
+    return reader.blocks(replicas, query, pattern, tail_lines, report_outage)
+
+
+def _explained(scheduler: Scheduler[Any], snapshot: AppSnapshot) -> AppSnapshot:
+    """The snapshot with the exceptions that the first failed replicas printed."""
+    if snapshot.fatal is None or snapshot.cancelled:
+        return snapshot
+    from torchx.schedulers._core.verbs import with_causes
+
+    return with_causes(snapshot, _log_reader(scheduler, snapshot))
+
+
+def _log_reader(scheduler: Scheduler[Any], snapshot: AppSnapshot) -> "LogReader | None":
+    """Reads the lines of one app; ``None`` where the scheduler has no logs."""
+    features = scheduler.features
+    if not _defines(scheduler, "read_logs") or not features.logs:
+        return None
+    from torchx.schedulers._core.verbs import LogReader
+
+    return LogReader(
+        lambda replicas, query: scheduler.read_logs(snapshot, replicas, query),
+        features.separate_streams,
+        features.attempts,
+    )
+
+
+def _defines(scheduler: Scheduler[Any], hook: str) -> bool:
+    """Whether a scheduler is written with that hook, rather than with the verbs themselves."""
+    return getattr(type(scheduler), hook, None) is not getattr(Scheduler, hook)
 
 
 def filter_regex(regex: str, data: Iterable[str]) -> Iterable[str]:
@@ -382,11 +514,7 @@ def split_lines(text: str) -> list[str]:
     >>> split_lines("p\nq")
     ['p\n', 'q']
     """
-    if text.isascii() and not any(c in text for c in "\r\v\f\x1c\x1d\x1e"):
-        return text.splitlines(keepends=True)  # twice as fast, and the same for such text
-    *lines, last = text.split("\n")
-    whole = [f"{line}\n" for line in lines]
-    return [*whole, last] if last else whole
+    return logs.lines_in(text)
 
 
 def split_lines_iterator(chunks: Iterable[str]) -> Iterable[str]:
@@ -408,6 +536,16 @@ def resolve_cfg(opts: runopts, cfg: Any) -> Any:
         )
         raise InvalidInput(msg)
     return cfg
+
+
+def _overridden_below(cls: type, method: str, hook: str) -> bool:
+    """Whether a subclass defines the method anew, below the class that defines the hook."""
+    for base in cls.__mro__:
+        if hook in base.__dict__:
+            return False
+        if method in base.__dict__:
+            return True
+    return False
 
 
 def _opts_type(cls: type) -> type[StructuredOpts] | None:

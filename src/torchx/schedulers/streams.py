@@ -4,6 +4,8 @@ import io
 import os
 import threading
 
+from torchx._files import write_all
+
 _CHUNK_BYTES = 64_000
 _POLL_S = 0.1
 
@@ -32,7 +34,7 @@ class Tee:
     def write(self, data: bytes) -> int:
         """Writes to ``out`` itself, never inside a chunk that is being copied."""
         with self._lock:
-            _write_all(self._out, data)
+            write_all(self._out.fileno(), data)
         return len(data)
 
     def close(self) -> None:
@@ -65,9 +67,3 @@ class Tee:
         if data:
             self.write(data)
         return bool(data)
-
-
-def _write_all(out: io.FileIO, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[out.write(view) or 0 :]

@@ -4,7 +4,8 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
-from torchx.specs.file_linter import get_fn_docstring
+from torchx._words import closest
+from torchx.specs._docstrings import get_fn_docstring
 from torchx.util._terminal import help_width
 
 
@@ -49,8 +50,6 @@ class ComponentParser(argparse.ArgumentParser):
         super().error(message)
 
     def _suggestions(self, unknown: list[str]) -> str:
-        from difflib import get_close_matches
-
         options = [o for action in self._actions for o in action.option_strings]
-        close = [m for u in unknown for m in get_close_matches(u.partition("=")[0], options, n=1)]
+        close = [m for u in unknown if (m := closest(u.partition("=")[0], options))]
         return f" (did you mean {', '.join(close)}?)" if close else ""

@@ -2,39 +2,12 @@
 
 from typing import NamedTuple
 
-from torchx.errors import InvalidInput, TorchXError
+from torchx.errors import (
+    MalformedAppHandleException,
+)
 
 AppHandle = str
 """``{scheduler}://{session_name}/{app_id}``"""
-
-
-class MalformedAppHandleException(InvalidInput):
-    """The text is not a handle."""
-
-    def __init__(self, app_handle: str) -> None:
-        super().__init__(
-            f"{app_handle} is not of the form: <scheduler_backend>://<session_name>/<app_id>"
-        )
-
-
-class UnknownSchedulerException(InvalidInput):
-    """No scheduler has that name."""
-
-    def __init__(self, scheduler_backend: str) -> None:
-        super().__init__(
-            f"Scheduler backend: {scheduler_backend} does not exist."
-            " Use session.scheduler_backends() to see all supported schedulers"
-        )
-
-
-class UnknownAppException(TorchXError):
-    """The scheduler does not know the app."""
-
-    def __init__(self, app_handle: str) -> None:
-        super().__init__(
-            f"Unknown app = {app_handle}. Did you forget to call session.run()?"
-            " Otherwise, the app may have already finished and purged by the scheduler"
-        )
 
 
 class ParsedAppHandle(NamedTuple):

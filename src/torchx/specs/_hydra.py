@@ -5,6 +5,8 @@ import sys
 from typing import Any
 
 import torchx.specs as specs
+from torchx.errors import NotInstalled
+from torchx.settings import ENV_TORCHX_DEBUG
 from torchx.specs import macros
 
 _MACROS = ("app_id", "replica_id", "rank0_env", "img_root")
@@ -14,20 +16,20 @@ def compose_app(config_dir: str, config_name: str, overrides: list[str]) -> spec
     """The app that the node ``app`` of a config describes.
 
     Raises:
-        ModuleNotFoundError: if hydra is not installed; it says how to install it.
+        NotInstalled: (a ``ModuleNotFoundError``) if hydra is missing; says how to install it.
     """
     try:
         from hydra import compose, initialize_config_dir
         from hydra.utils import instantiate
         from omegaconf import OmegaConf
     except ModuleNotFoundError as err:
-        msg = f"`utils.hydra` needs hydra ({err}); install it with: pip install 'torchx[hydra]'"
-        raise ModuleNotFoundError(msg, name=err.name) from None
+        msg = f"`utils.hydra` needs hydra ({err})"
+        raise NotInstalled(msg, name=err.name, extra="hydra") from None
     for name in _MACROS:
         OmegaConf.register_new_resolver(f"torchx.{name}", _constant(_token(name)), replace=True)
     with initialize_config_dir(config_dir=os.path.abspath(config_dir), version_base="1.3"):
         config = compose(config_name=config_name, overrides=overrides)
-    if os.environ.get("TORCHX_DEBUG"):
+    if os.environ.get(ENV_TORCHX_DEBUG):
         sys.stderr.write(OmegaConf.to_yaml(config))
     app: specs.AppDef = _with_macros(instantiate(config.app, _convert_="all"))
     return app

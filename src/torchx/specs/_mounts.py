@@ -1,10 +1,10 @@
 """File systems and devices that a replica gets, and the text form of them."""
 
 import os
-from dataclasses import dataclass
 from enum import Enum
 
-from torchx.errors import InvalidInput, UnknownName
+from torchx._startup.dataclass import light_dataclass
+from torchx.errors import InvalidInput, MissingMountOption, UnknownName
 
 
 class MountType(str, Enum):
@@ -15,7 +15,7 @@ class MountType(str, Enum):
     DEVICE = "device"
 
 
-@dataclass
+@light_dataclass
 class BindMount:
     """Mounts a path of the host."""
 
@@ -24,7 +24,7 @@ class BindMount:
     read_only: bool = False
 
 
-@dataclass
+@light_dataclass
 class VolumeMount:
     """Mounts a persistent volume of the scheduler."""
 
@@ -33,7 +33,7 @@ class VolumeMount:
     read_only: bool = False
 
 
-@dataclass
+@light_dataclass
 class DeviceMount:
     """Makes a device of the host available; ``permissions`` holds letters of ``rwm``."""
 
@@ -53,13 +53,6 @@ _ALIASES = {
     "src": "src",
     "perm": "perm",
 }
-
-
-class MissingMountOption(InvalidInput, KeyError):
-    """A mount lacks an option that it needs; clients read the option from the first argument."""
-
-    def __str__(self) -> str:
-        return str(self.args[-1])
 
 
 def parse_mounts(opts: list[str]) -> list[BindMount | VolumeMount | DeviceMount]:

@@ -3,12 +3,12 @@
 import os
 from collections.abc import Callable, Iterator, KeysView, Mapping
 
+from torchx._words import did_you_mean
 from torchx.errors import UnknownName
+from torchx.settings import ENV_TORCHX_CUSTOM_NAMED_RESOURCES
 from torchx.specs._resource import NULL_RESOURCE, RESOURCE_NAME_TAG, Resource
 
 ResourceFactory = Callable[[], Resource]
-
-_CUSTOM_ENV = "TORCHX_CUSTOM_NAMED_RESOURCES"
 
 
 class _NamedResourcesLibrary:
@@ -22,7 +22,7 @@ class _NamedResourcesLibrary:
         found = self._factories
         if found is not None:
             return found
-        from torchx._plugin_lookup import discovery_lock
+        from torchx._startup.plugin_lookup import discovery_lock
 
         with discovery_lock:
             if self._factories is None:
@@ -41,7 +41,7 @@ class _NamedResourcesLibrary:
 
     def reset(self) -> None:
         """Forgets what was found; the next access looks again."""
-        from torchx._plugin_lookup import discovery_lock
+        from torchx._startup.plugin_lookup import discovery_lock
 
         with discovery_lock:
             self._factories = None
@@ -83,13 +83,8 @@ class _NamedResourcesLibrary:
         return resource
 
     def _hint(self, name: str) -> str:
-        from difflib import get_close_matches
-
         names = list(self._load())
-        close = get_close_matches(name, names, n=1)
-        if close:
-            return f"Did you mean `{close[0]}`?"
-        return f"Registered named resources: {names}"
+        return did_you_mean(name, names).lstrip() or f"Registered named resources: {names}"
 
     def __getitem__(self, name: str) -> Resource:
         _warn_subscript(name)
@@ -134,7 +129,7 @@ def _discover() -> dict[str, ResourceFactory]:
 
 
 def _custom_module() -> Mapping[str, ResourceFactory]:
-    module = os.environ.get(_CUSTOM_ENV)
+    module = os.environ.get(ENV_TORCHX_CUSTOM_NAMED_RESOURCES)
     if not module:
         return {}
     from torchx.util.modules import import_attr
@@ -145,7 +140,7 @@ def _custom_module() -> Mapping[str, ResourceFactory]:
 
 
 def _plugins() -> Mapping[str, ResourceFactory]:
-    from torchx._plugin_lookup import plugins
+    from torchx._startup.plugin_lookup import plugins
 
     return plugins("NAMED_RESOURCE")
 

@@ -1,29 +1,18 @@
 """Options that a scheduler takes, and the values given for them."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from typing import Any
 
-from torchx._lazy_logger import get_logger
-from torchx.errors import InvalidInput
+from torchx._startup.dataclass import light_dataclass
+from torchx._startup.lazy_logger import get_logger
+from torchx._words import FALSE_WORDS, TRUE_WORDS, did_you_mean, parse_bool
+from torchx.errors import InvalidInput, InvalidRunConfigException
 
 logger = get_logger("torchx.specs.api")
 
 CfgVal = str | int | float | bool | list[str] | dict[str, str] | None
 """Value of an option."""
-
-_TRUE = ("true", "1", "yes", "on")
-_FALSE = ("false", "0", "no", "off")
-
-
-class InvalidRunConfigException(InvalidInput):
-    """The options given are not what the scheduler takes."""
-
-    def __init__(self, invalid_reason: str, cfg_key: str, cfg: Mapping[str, CfgVal]) -> None:
-        given = str(cfg) if cfg else "<EMPTY>"
-        end = "" if invalid_reason.endswith("?") else "."
-        super().__init__(f"{invalid_reason}{end} Given: {given}")
-        self.cfg_key = cfg_key
 
 
 class cases:
@@ -57,7 +46,7 @@ def _parameters(tp: Any) -> tuple[Any, tuple[Any, ...]]:
     return getattr(tp, "__origin__", None), getattr(tp, "__args__", ())
 
 
-@dataclass
+@light_dataclass
 class runopt:
     """One option of a scheduler.
 
@@ -100,15 +89,30 @@ class runopt:
         return cast
 
 
+class _LazilyDescribed(runopt):
+    """An option whose help is made when it is asked for, as most commands show none."""
+
+    def __init__(
+        self, default: CfgVal, opt_type: Any, is_required: bool, describe: Callable[[], str]
+    ) -> None:
+        self.default = default
+        self.opt_type = opt_type
+        self.is_required = is_required
+        self._describe = describe
+
+    @cached_property
+    def help(self) -> str:  # type: ignore[override]  # read once, an attribute then
+        """The text."""
+        return self._describe()
+
+
 def _cast_bool(value: str) -> bool:
-    lower = value.lower()
-    if lower in _TRUE:
-        return True
-    if lower in _FALSE:
-        return False
+    found = parse_bool(value)
+    if found is not None:
+        return found
     msg = (
         f"`{value}` is not a valid bool literal, expected one of (case-insensitive):"
-        f" {'/'.join(_TRUE)} or {'/'.join(_FALSE)}"
+        f" {'/'.join(TRUE_WORDS)} or {'/'.join(FALSE_WORDS)}"
     )
     raise ValueError(msg)
 
@@ -159,11 +163,14 @@ class runopts:
         self,
         cfg_key: str,
         type_: Any,
-        help: str,
+        help: str | Callable[[], str],
         default: CfgVal = None,
         required: bool = False,
     ) -> None:
         """Adds an option, or replaces it.
+
+        Args:
+            help: its text, or what gives it when it is asked for.
 
         Raises:
             ValueError: if a required option has a default.
@@ -178,7 +185,11 @@ class runopts:
                 f" Given: {default} ({type(default).__name__})"
             )
             raise TypeError(msg)
-        self._opts[cfg_key] = runopt(default, type_, required, help)
+        self._opts[cfg_key] = (
+            runopt(default, type_, required, help)
+            if isinstance(help, str)
+            else _LazilyDescribed(default, type_, required, help)
+        )
 
     def canonical_key(self, name: str) -> str | None:
         """The spelling under which an option is registered; ``None`` if it is not."""
@@ -335,10 +346,8 @@ class runopts:
 
     def suggestion(self, name: str) -> str:
         """A hint at a similar option, to be put behind a sentence; empty if there is none."""
-        from difflib import get_close_matches
-
-        close = get_close_matches(cases.camel_to_snake(name), self._opts, n=1)
-        return f". Did you mean `{close[0]}`?" if close else ""
+        hint = did_you_mean(cases.camel_to_snake(name), self._opts)
+        return f".{hint}" if hint else ""
 
     def __repr__(self) -> str:
         from torchx.specs._options_text import format_options

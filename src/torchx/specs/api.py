@@ -2,33 +2,25 @@
 
 from typing import TypeVar
 
-from torchx._lazy_logger import get_logger
+from torchx._home import TORCHX_HOME
+from torchx._startup.lazy_logger import get_logger
+from torchx.errors import (
+    AppStatusError,
+    InvalidRunConfigException,
+    MalformedAppHandleException,
+    UnknownAppException,
+    UnknownSchedulerException,
+)
 from torchx.specs._app import AppDef, Role
 from torchx.specs._constants import ALL, MISSING, NONE, UNKNOWN
 from torchx.specs._dryrun import AppDryRunInfo
-from torchx.specs._handle import (
-    AppHandle,
-    MalformedAppHandleException,
-    ParsedAppHandle,
-    UnknownAppException,
-    UnknownSchedulerException,
-    make_app_handle,
-    parse_app_handle,
-)
-from torchx.specs._home import TORCHX_HOME
+from torchx.specs._handle import AppHandle, ParsedAppHandle, make_app_handle, parse_app_handle
 from torchx.specs._macros import macros
 from torchx.specs._mounts import BindMount, DeviceMount, MountType, VolumeMount
-from torchx.specs._options import (
-    CfgVal,
-    InvalidRunConfigException,
-    cases,
-    get_type_name,
-    runopt,
-    runopts,
-)
+from torchx.specs._options import CfgVal, cases, get_type_name, runopt, runopts
 from torchx.specs._resource import NULL_RESOURCE, Resource
 from torchx.specs._state import AppState, ReplicaState, RetryPolicy, is_started, is_terminal
-from torchx.specs._status import AppStatus, AppStatusError, ReplicaStatus, RoleStatus
+from torchx.specs._status import AppStatus, ReplicaStatus, RoleStatus
 from torchx.specs._workspace import Workspace
 
 T = TypeVar("T")

@@ -1,6 +1,8 @@
 """Keys that TorchX writes into metadata and environment; all of them are wire formats."""
 
-TORCHX_CONTEXT_NAME = "TORCHX_CONTEXT_NAME"
+from torchx.settings import ENV_TORCHX_CONTEXT_NAME
+
+TORCHX_CONTEXT_NAME = ENV_TORCHX_CONTEXT_NAME
 """Environment variable that names the calling context, ``cli_run`` for one."""
 NA = "<<NA>>"
 """A metadata value that is not available."""

@@ -18,8 +18,9 @@ from enum import Enum
 from typing import Any
 
 from torchx._filesystem import filesystem
-from torchx._lazy_logger import get_logger
+from torchx._startup.lazy_logger import get_logger
 from torchx.errors import InvalidInput
+from torchx.errors import OverlayTypeError as OverlayTypeError
 from torchx.specs._app import AppDef, Role
 
 logger = get_logger(__name__)
@@ -31,10 +32,6 @@ _DEL = "__del__:"
 _JOIN = "__join__:"
 _MARKER = "__torchx_overlays__"
 _ABSENT = object()
-
-
-class OverlayTypeError(InvalidInput, TypeError):
-    """A value of an overlay does not fit to where it goes."""
 
 
 def PUT(key: str) -> str:

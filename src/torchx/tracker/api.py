@@ -8,14 +8,19 @@ from functools import lru_cache
 from typing import Any
 
 from torchx import plugins
-from torchx._lazy_logger import get_logger
+from torchx._startup.lazy_logger import get_logger
 from torchx._tracker_environment import (
     factory_in,
     setting_in,
     split_names,
     tracker_config_env_var_name,
 )
-from torchx.settings import ENV_TORCHX_JOB_ID, ENV_TORCHX_PARENT_RUN_ID, ENV_TORCHX_TRACKERS
+from torchx.settings import (
+    ENV_TORCHX_JOB_ID,
+    ENV_TORCHX_PARENT_RUN_ID,
+    ENV_TORCHX_TRACKERS,
+    ENV_TORCHX_TRACKERS_ON_ERROR,
+)
 from torchx.util.entrypoints import check_loads
 from torchx.util.modules import load_module
 
@@ -35,7 +40,6 @@ __all__ = [
 ]
 
 _UNDEFINED_ID = "<UNDEFINED>"
-_ON_ERROR_ENV = "TORCHX_TRACKERS_ON_ERROR"
 
 logger = get_logger(__name__)
 
@@ -225,7 +229,7 @@ def trackers_from_environ() -> Iterable[TrackerBase]:
     if not named:
         return []
     factories = {name: found for name in named if (found := factory_in(os.environ, name))}
-    tolerant = os.environ.get(_ON_ERROR_ENV, "raise").lower() == "warn"
+    tolerant = os.environ.get(ENV_TORCHX_TRACKERS_ON_ERROR, "raise").lower() == "warn"
     return _build(named, factories, tolerant=tolerant)
 
 

@@ -11,9 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
-from torchx._locks import wait_for_lock
-from torchx.errors import InvalidInput, TorchXError
-from torchx.settings import ENV_TORCHX_JOB_ID
+from torchx._files import exclusive_lock
+from torchx.errors import AmbiguousRun as AmbiguousRun
+from torchx.errors import InvalidInput, NotInstalled
+from torchx.settings import ENV_TORCHX_JOB_ID, ENV_TORCHX_TRACKING_EXPERIMENT_NAME
 from torchx.tracker.api import Lineage, TrackerArtifact, TrackerBase, TrackerSource
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ENV_TORCHX_TRACKING_EXPERIMENT_NAME", "MLflowTracker", "create_tracker"]
 
-ENV_TORCHX_TRACKING_EXPERIMENT_NAME = "TORCHX_TRACKING_EXPERIMENT_NAME"
 
 _RUN_NAME_TAG = "mlflow.runName"
 _ARTIFACT_TAG = "torchx.artifact.metadata."
@@ -37,16 +37,12 @@ _ALLOW_FILES = "MLFLOW_ALLOW_FILE_STORE"
 _Primitive = (str, int, float, bool, type(None))
 
 
-class AmbiguousRun(TorchXError, RuntimeError):
-    """More than one MLflow run has the name."""
-
-
 def _mlflow() -> Any:
     try:
         import mlflow
     except ModuleNotFoundError as err:
-        msg = f"the MLflow tracker needs mlflow: {err}; pip install 'torchx[mlflow]'"
-        raise ModuleNotFoundError(msg, name=err.name) from None
+        msg = f"the MLflow tracker needs mlflow: {err}"
+        raise NotInstalled(msg, name=err.name, extra="mlflow") from None
     return mlflow
 
 
@@ -77,7 +73,7 @@ class MLflowTracker(TrackerBase):
         name = experiment_name or self.default_experiment_name()
         job_id = os.environ.get(ENV_TORCHX_JOB_ID)
         with _on_rank0_first():
-            with _alone(tracking_uri):
+            with _exclusive(tracking_uri):
                 self.experiment: Experiment = _get_or_create(name, artifact_location)
             if job_id:
                 self.get_run(job_id)
@@ -119,11 +115,11 @@ class MLflowTracker(TrackerBase):
         active = mlflow.active_run()
         if active is not None:
             return mlflow.get_run(active.info.run_id)
-        with _alone(self.tracking_uri) as alone:
+        with _exclusive(self.tracking_uri) as alone:
             found = self._search(run_name)
             if not found:
                 made = mlflow.start_run(experiment_id=self.experiment_id, run_name=run_name)
-                return made if alone else self._agreed(made, run_name)
+                return made if alone else self._elect(made, run_name)
             if not alone and _is_young(found[-1]):
                 time.sleep(_SETTLE_S)
                 found = self._search(run_name) or found
@@ -136,7 +132,7 @@ class MLflowTracker(TrackerBase):
                 raise AmbiguousRun(msg)
             return self._resume(found[0])
 
-    def _agreed(self, made: "Run", run_name: str) -> "Run":
+    def _elect(self, made: "Run", run_name: str) -> "Run":
         """The run that all take which have found none; ``made`` is removed if it is another."""
         from mlflow.tracking import MlflowClient
 
@@ -291,22 +287,19 @@ def _is_young(run: "Run") -> bool:
 
 
 @contextmanager
-def _alone(tracking_uri: str) -> Iterator[bool]:
+def _exclusive(tracking_uri: str) -> Iterator[bool]:
     """Keeps other processes out of a store of this machine; tells whether it does."""
     folder = _local_folder(tracking_uri)
-    if folder is None or os.name != "posix":
+    if folder is None:
         yield False
         return
     try:
         os.makedirs(folder, exist_ok=True)
-        number = os.open(folder, os.O_RDONLY)  # a folder can be locked, which leaves no file
     except OSError:
         yield False
         return
-    try:
-        yield wait_for_lock(number)
-    finally:
-        os.close(number)
+    with exclusive_lock(folder) as locked:  # a folder can be locked, which leaves no file
+        yield locked
 
 
 def _local_folder(tracking_uri: str) -> str | None:

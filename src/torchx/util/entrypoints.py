@@ -1,76 +1,20 @@
 """Finds plugins that installed packages advertise as entry points, at little cost."""
 
-import os
-import sys
+from torchx._startup.entry_points import LazyMetadata
+from torchx._startup.lazy_logger import get_logger
 
-from torchx._lazy_logger import get_logger
-
-TYPE_CHECKING = False  # see `torchx/__init__.py`
+TYPE_CHECKING = False  # see `torchx/_startup/__init__.py`
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
     from typing import Any
 
 logger = get_logger(__name__)
 
-_PREFIX = b"[torchx."
 _UNSET = object()
 
 
-class _Metadata:
-    """Stands for ``importlib.metadata``, which takes longer to import than most commands take.
-
-    Clients replace ``torchx.util.entrypoints.metadata.entry_points``.
-    """
-
-    def entry_points(self, *, group: str) -> "Iterable[Any]":
-        """The entry points of a group."""
-        if "importlib.metadata" not in sys.modules and not _any_advertised(group):
-            return ()
-        from importlib.metadata import entry_points
-
-        return entry_points(group=group)
-
-
-metadata = _Metadata()
-
-_scanned: "dict[tuple[str, ...], frozenset[bytes] | None]" = {}
-
-
-def _any_advertised(group: str) -> bool:
-    """Whether any installed package may have entry points of the group."""
-    path = tuple(sys.path)
-    if path not in _scanned:
-        _scanned[path] = _groups(path)
-    groups = _scanned[path]
-    return groups is None or group.encode() in groups
-
-
-def _groups(path: "Iterable[str]") -> "frozenset[bytes] | None":
-    """Groups for torchx in the ``entry_points.txt`` below the folders; ``None``: cannot tell."""
-    found: set[bytes] = set()
-    for folder in path:
-        try:
-            entries = os.scandir(folder or ".")
-        except NotADirectoryError:
-            return None  # a zip file: only importlib.metadata can look into it
-        except OSError:
-            continue
-        with entries:
-            for entry in entries:
-                if entry.name.endswith((".dist-info", ".egg-info")):
-                    found.update(_groups_in(os.path.join(entry.path, "entry_points.txt")))
-    return frozenset(found)
-
-
-def _groups_in(file: str) -> "Iterable[bytes]":
-    try:
-        with open(file, "rb") as f:
-            text = f.read()
-    except OSError:
-        return ()
-    if _PREFIX not in text:
-        return ()
-    return [line.strip()[1:-1].strip() for line in text.splitlines() if _PREFIX in line]
+metadata = LazyMetadata()
+"""Clients replace its ``entry_points``."""
 
 
 def _find(group: str) -> "dict[str, Any]":
@@ -100,9 +44,9 @@ def load(group: str, name: str, default: "Any" = _UNSET) -> "Any":
     """
     point = _find(group).get(name)
     if point is not None:
-        from torchx._foreign_code import contained
+        from torchx._startup.foreign_code import importing_plugin
 
-        with contained():
+        with importing_plugin():
             return point.load()
     if default is _UNSET:
         msg = f"entrypoint {group}.{name} not found"
@@ -153,9 +97,9 @@ class EntryPointLoader:
 
     def target(self) -> "Any":
         """What the entry point names; imports it."""
-        from torchx._foreign_code import contained
+        from torchx._startup.foreign_code import importing_plugin
 
-        with contained():
+        with importing_plugin():
             return self._point.load()
 
     def failure(self, kind: str, err: Exception) -> str:

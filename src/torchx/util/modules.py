@@ -4,7 +4,7 @@ import logging
 from types import ModuleType
 from typing import Any
 
-from torchx._foreign_code import contained
+from torchx._startup.foreign_code import importing_plugin
 
 logger = logging.getLogger(__name__)
 
@@ -18,7 +18,7 @@ def load_module(path: str) -> ModuleType | Any | None:
 
     name, colon, attr = path.partition(":")
     try:
-        with contained():
+        with importing_plugin():
             module = importlib.import_module(name)
             return getattr(module, attr) if colon else module
     except ModuleNotFoundError as err:
@@ -39,7 +39,7 @@ def import_attr(name: str, attr: str, default: Any) -> Any:
     import importlib
 
     try:
-        with contained():
+        with importing_plugin():
             module = importlib.import_module(name)
     except ModuleNotFoundError as err:
         if _is_missing(name, err):

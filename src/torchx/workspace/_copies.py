@@ -1,8 +1,8 @@
 """Directories that hold the copy of a workspace, and what is remembered of them.
 
-A file below TorchX's home directory says for every copy what was put into it. So a copy that
-nothing was added to is told from a directory with something of the user's or of a job's in it, and
-a file that was copied before can be linked to rather than copied again.
+A file below TorchX's home directory records for every copy what was put into it. By that a copy to
+which nothing was added differs from a directory with something of the user's or of a job's in it,
+and a file that was copied before can be linked to rather than copied again.
 
 Two names of one file share what is written into it, and a job may write into its copy. So a file is
 only linked where nobody will: out of a copy that is about to be replaced, and where the file itself
@@ -11,34 +11,30 @@ is one that nobody may write to; or where the user says that no job does.
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
-from torchx._lazy_logger import get_logger
-from torchx._locks import wait_for_lock
-from torchx.errors import InvalidInput
-from torchx.specs._home import TORCHX_HOME, home_dir
+from torchx._files import exclusive_lock, replace_file
+from torchx._home import TORCHX_HOME, home_dir
+from torchx._projects.copy import copy
+from torchx._projects.entry import Entry, announce
+from torchx._projects.tree import scan, scan_all
+from torchx._startup.lazy_logger import get_logger
+from torchx.errors import DirectoryTaken, InvalidInput, WorkspaceNotFound
 from torchx.specs.api import Workspace
-from torchx.workspace._copy import copy
-from torchx.workspace._errors import WorkspaceNotFound
-from torchx.workspace._tree import Entry, announce, scan, scan_all
 
 logger = get_logger(__name__)
 
 UNFINISHED = ".torchx-copy."
 """Begins the name of a directory beside the place of a copy while that is made."""
 _MOST_EARLIER = 16
-"""How many earlier copies are looked through for files to link to."""
+"""Number of earlier copies that are searched for files to link to."""
 _FORGET_AFTER_S = 3600.0
 _ABANDONED_AFTER_S = 86400.0
 """No copy takes a day: what is unfinished then was left by a process that was killed."""
 _ANY_WRITE = 0o222
 _MARK_BYTES = 8
-
-
-class DirectoryTaken(InvalidInput, FileExistsError):
-    """There is something at the place for the copy that was not made for it."""
 
 
 class Copy(NamedTuple):
@@ -55,7 +51,7 @@ def place(workspace: Workspace | str, path: str, *, link_all: bool = False) -> s
     that want the same at once, one makes it.
 
     Args:
-        link_all: whether to hard-link all files that did not change since an earlier copy, also
+        link_all: hard-link all files that did not change since an earlier copy, also
             those that a job could write to.
 
     Raises:
@@ -63,7 +59,7 @@ def place(workspace: Workspace | str, path: str, *, link_all: bool = False) -> s
         WorkspaceNotFound: if the workspace, or the parent of the path, does not exist.
     """
     target = os.path.realpath(path)
-    with _alone(target):
+    with _exclusive(target):
         there = _inode(target)  # looked for first: a copy is remembered before it is there
         known = _known()
         entries = scan(workspace, leave_out=_copies_and(target, known))
@@ -79,7 +75,7 @@ def place(workspace: Workspace | str, path: str, *, link_all: bool = False) -> s
             if not _untouched(target, known):
                 raise _taken(path)
         announce(entries, workspace, "copying")
-        _find_twins(entries, target, known, link_all)
+        _find_link_sources(entries, target, known, link_all)
         try:
             _replace(entries, target, source, there)
         except DirectoryTaken:  # where there are no locks, another one may have been faster
@@ -89,37 +85,21 @@ def place(workspace: Workspace | str, path: str, *, link_all: bool = False) -> s
 
 
 def is_copy(path: str) -> bool:
-    """Whether a directory was made by ``place``."""
+    """True if a directory was made by ``place``."""
     return os.path.realpath(path) in _known()
 
 
-@contextmanager
-def _alone(target: str) -> Iterator[None]:
+def _exclusive(target: str) -> AbstractContextManager[bool]:
     """Keeps other processes from making a copy at the same place, where locks work."""
+    name = f".lock-{_record_name(target)[:2]}"
     try:
-        lock = os.path.join(TORCHX_HOME("workspaces"), f".lock-{_record_name(target)[:2]}")
-        fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock = os.path.join(TORCHX_HOME("workspaces"), name)
     except (OSError, InvalidInput) as err:
         logger.debug("no lock for `%s`: %s", target, err)
-        yield
-        return
-    try:
-        _lock(fd, target)
-        yield
-    finally:
-        os.close(fd)
-
-
-def _lock(fd: int, target: str) -> None:
-    import fcntl
-
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        logger.info("waiting for another process that copies to `%s`", target)
-        wait_for_lock(fd)
-    except OSError as err:  # a file system without locks
-        logger.debug("no lock for `%s`: %s", target, err)
+        return nullcontext(False)
+    return exclusive_lock(
+        lock, lambda: logger.info("waiting for another process that copies to `%s`", target)
+    )
 
 
 def _inode(path: str) -> int | None:
@@ -130,7 +110,7 @@ def _inode(path: str) -> int | None:
 
 
 def _equal(target: str, known: dict[str, Copy], source: str, entries: Sequence[Entry]) -> bool:
-    """Whether there is a copy of the same, of which nothing was changed."""
+    """True if there is a copy of the same, in which nothing was changed."""
     copy_of = known.get(target)
     return copy_of is not None and copy_of.source == source and _holds(target, entries)
 
@@ -144,7 +124,7 @@ def _taken(path: str) -> DirectoryTaken:
 
 
 def _untouched(target: str, known: dict[str, Copy]) -> bool:
-    """Whether nothing was added to or changed in a copy, and in other copies inside it."""
+    """True if nothing was added to or changed in a copy, and in other copies inside it."""
     inside = [p for p in known if p.startswith(os.path.join(target, ""))]
     try:
         return target in known and all(
@@ -155,7 +135,7 @@ def _untouched(target: str, known: dict[str, Copy]) -> bool:
         return False
 
 
-def _find_twins(
+def _find_link_sources(
     entries: Sequence[Entry], target: str, known: dict[str, Copy], link_all: bool
 ) -> None:
     """Notes for files which file of an earlier copy is the same and may be linked to."""
@@ -170,9 +150,9 @@ def _find_twins(
         if entry.kind == "file" and entry.status is not None and (replaced or may_share(entry))
     ]
     if replaced:
-        left = [found for found in _without_twins(left, target) if may_share(found[0])]
+        left = [found for found in _without_link_source(left, target) if may_share(found[0])]
     for path in _earlier(target, known) if left else ():
-        left = _without_twins(left, path)
+        left = _without_link_source(left, path)
         if not left:
             return
 
@@ -190,17 +170,19 @@ def _earlier(target: str, known: dict[str, Copy]) -> list[str]:
     return [path for _, path in sorted(found, reverse=True)[:_MOST_EARLIER]]
 
 
-def _without_twins(entries: list[tuple[Entry, bytes]], earlier: str) -> list[tuple[Entry, bytes]]:
-    """Notes the twins that files have in an earlier copy; gives the files without one."""
+def _without_link_source(
+    entries: list[tuple[Entry, bytes]], earlier: str
+) -> list[tuple[Entry, bytes]]:
+    """Notes the link sources that files have in an earlier copy; gives the files without one."""
     marks = _marks(earlier)
     if not marks:
         return entries
     left = []
     for entry, mark in entries:
-        twin = os.path.join(earlier, entry.path)
+        link_source = os.path.join(earlier, entry.path)
         try:
-            if mark in marks and _same_file(entry, os.lstat(twin)):
-                entry.twin = twin
+            if mark in marks and _same_file(entry, os.lstat(link_source)):
+                entry.link_source = link_source
                 continue
         except OSError:  # it was removed from the copy
             pass
@@ -272,7 +254,7 @@ def _remove_abandoned(parent: str) -> None:
 
 
 def _holds(target: str, entries: Sequence[Entry]) -> bool:
-    """Whether every entry is there and has not been touched since it was copied."""
+    """True if every entry is there and has not been touched since it was copied."""
     for entry in entries:
         path = os.path.join(target, entry.path)
         try:
@@ -358,10 +340,7 @@ def _remember(target: str, made: Copy, entries: Sequence[Entry]) -> None:
     try:
         record = os.path.join(TORCHX_HOME("workspaces"), _record_name(target))
         for path, data in ((_marks_file(target), marks), (record, text)):
-            new = f"{path}.{os.getpid()}"
-            with open(new, "wb") as file:
-                file.write(data)
-            os.replace(new, path)
+            replace_file(path, data)
     except (OSError, InvalidInput) as err:
         logger.debug("the copy `%s` is not remembered, it cannot be reused: %s", target, err)
 

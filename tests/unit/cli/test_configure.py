@@ -121,7 +121,7 @@ def test_a_failing_write_leaves_the_file_and_no_scrap(
     def fail(*args: object, **kwargs: object) -> None:
         raise OSError(28, os.strerror(28))
 
-    monkeypatch.setattr(Path, "replace", fail)
+    monkeypatch.setattr(os, "replace", fail)
     assert call("configure", "-s", "local_cwd").code == 1
     assert CONFIG.read_text() == "[x]\na = 1\n"
     assert os.listdir() == [".torchxconfig"]

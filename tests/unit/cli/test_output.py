@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from torchx._words import closest
 from torchx.cli import _output, _secrets
 from torchx.cli._log_printer import LogPrinter
-from torchx.cli._suggest import closest
 
 
 class Terminal(io.StringIO):
@@ -54,11 +54,11 @@ def test_prefixes_are_green_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> No
     assert stream.getvalue() == "\033[32mw/0\033[0m x\n"
 
 
-def test_two_replicas_never_share_a_line() -> None:
+def test_two_replicas_or_attempts_never_share_a_line() -> None:
     stream = io.StringIO()
     printer = LogPrinter(stream)
-    for text in ("a", "", "b\n"):
-        printer.write("w", 0, 0, text)
+    for attempt, text in enumerate(("a", "", "b\n")):
+        printer.write("w", 0, attempt, text)
     printer.write("w", 1, 0, "c")
     printer.finish()
     printer.finish()
@@ -141,3 +141,15 @@ def test_the_closest_name() -> None:
     assert closest("STATS", ["status", "list"]) == "status"
     assert closest("zzz", ["status", "list"]) is None
     assert closest("x", []) is None
+
+
+def test_pieces_of_one_line_are_one_line() -> None:
+    stream = io.StringIO()
+    printer = LogPrinter(stream)
+    for text in ("a\nbegin", "ning ", "end\nb\nla", "st"):
+        printer.write("w", 0, 0, text)
+    printer.write("w", 0, 1, "again")
+    printer.write("w", 1, 0, "other\n")
+    printer.finish()
+    lines = ["w/0 a", "w/0 beginning end", "w/0 b", "w/0 last", "w/0 again", "w/1 other", ""]
+    assert stream.getvalue() == "\n".join(lines)

@@ -10,6 +10,7 @@ import pytest
 from tests.unit.runner.fakes import FakeScheduler, FullScheduler, an_app, runner_of
 from torchx.errors import BackendUnavailable, UnsupportedRequest
 from torchx.runner import Runner, get_runner
+from torchx.runner._watching import Outage
 from torchx.runner.api import get_configured_trackers
 from torchx.schedulers.api import DescribeAppResponse, ListAppResponse, Scheduler, Stream
 from torchx.specs import AppState, MalformedAppHandleException, UnknownAppException
@@ -142,7 +143,7 @@ def test_waiting_ends_with_the_app_and_logs_each_state_once(
     assert status.state is AppState.FAILED
     assert scheduler.waits == [0.01] * 3
     records = [r.getMessage() for r in caplog.records if r.name == "torchx.runner.api"]
-    assert records == [f"`{handle}` is PENDING", f"`{handle}` is RUNNING"]
+    assert records == [f"`{handle}` is PENDING: fine", f"`{handle}` is RUNNING: fine"]
 
 
 def test_waiting_sleeps_where_a_scheduler_has_no_hook() -> None:
@@ -198,14 +199,20 @@ def test_waiting_puts_up_with_a_backend_that_is_away_for_a_while(
                 raise BackendUnavailable("no route")
             return super().describe(app_id)
 
-    runner, scheduler = runner_of(Flaky)
+    runner, _ = runner_of(Flaky)
     handle = runner.run(an_app(), "fake")
     status = runner.wait(handle, wait_interval=0)
     assert status is not None
-    assert caplog.text.count("cannot be reached") == 3
-    scheduler.misses = 100
-    with pytest.raises(BackendUnavailable):
-        runner.wait(handle, wait_interval=0)
+    assert caplog.text.count("cannot be reached") == 1
+    assert caplog.text.count("answers again") == 1
+
+
+def test_an_outage_that_lasts_too_long_is_an_error() -> None:
+    outage = Outage("fake", longest_s=0.01)
+    outage.note(BackendUnavailable("no route"))
+    time.sleep(0.02)
+    with pytest.raises(BackendUnavailable, match="no route"):
+        outage.note(BackendUnavailable("no route"))
 
 
 def test_log_lines_come_from_the_scheduler() -> None:

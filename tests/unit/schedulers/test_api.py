@@ -220,9 +220,18 @@ def test_the_other_defaults() -> None:
     scheduler.close()
 
 
-def test_a_scheduler_must_implement_the_abstract_methods() -> None:
-    names = {"_submit_dryrun", "schedule", "describe", "list", "_cancel_existing"}
-    assert Scheduler.__abstractmethods__ == names
+def test_a_scheduler_must_implement_the_abstract_methods_and_define_hooks_or_verbs() -> None:
+    assert Scheduler.__abstractmethods__ == {"_submit_dryrun", "schedule"}
+
+    class Nothing(Scheduler[Any]):
+        _submit_dryrun = Printer._submit_dryrun  # type: ignore[assignment]  # never called
+        schedule = Printer.schedule
+
+    scheduler = Nothing("n", "s")
+    with pytest.raises(NotImplementedError, match="Nothing` must define `look`, or `describe`"):
+        scheduler.describe("x")
+    with pytest.raises(NotImplementedError, match="Nothing` must define `look_all`, or `list`"):
+        scheduler.list()
 
 
 def test_responses_have_the_published_defaults() -> None:

@@ -106,7 +106,7 @@ def test_a_scheduler_without_its_module_is_named(
     with pytest.raises(ModuleNotFoundError, match="`lsf` is not part of this version") as err:
         factories["lsf"]("s")
     assert isinstance(err.value, TorchXError)
-    with pytest.raises(ModuleNotFoundError, match=r'pip install "torchx\[aws\]"') as err:
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'torchx\[aws\]'") as err:
         factories["aws_batch"]("s")
     assert err.value.name == "no_such_sdk"
     with pytest.raises(ModuleNotFoundError, match="no_such_sdk"):

@@ -14,7 +14,7 @@ def get_logging_handler(destination: str = "null") -> "logging.Handler":
     """
     import logging
 
-    from torchx._plugin_lookup import plugins
+    from torchx._startup.plugin_lookup import plugins
     from torchx.util.entrypoints import check_loads
 
     make = plugins("EVENT_HANDLER").get(destination)

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 import anyio
 import anyio.to_thread
 
-from torchx._lazy_logger import get_logger
+from torchx._startup.lazy_logger import get_logger
 from torchx.errors import BackendUnavailable
 
 from .answers import api_error, status_error

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import anyio
 
-from torchx._lazy_logger import get_logger
+from torchx._startup.lazy_logger import get_logger
 from torchx.errors import BackendUnavailable
 
 from .answers import api_error, document

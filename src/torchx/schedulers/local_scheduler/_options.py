@@ -19,6 +19,9 @@ class Opts(StructuredOpts):
     detach: bool = False
     """Let the job go on when the process that launches it ends."""
 
+    on_failure: str = "end"
+    """When a replica has failed for good: `end` the others at once, or `wait` for their end."""
+
     grace_s: int = 10
     """Seconds between SIGTERM and SIGKILL when the job is cancelled or restarted."""
 

@@ -10,6 +10,7 @@ import pytest
 
 from torchx.schedulers.api import (
     AppDef,
+    AppDryRunInfo,
     CfgVal,
     DescribeAppResponse,
     FailedReplica,
@@ -18,6 +19,7 @@ from torchx.schedulers.api import (
     Role,
     Scheduler,
 )
+from torchx.settings import ENV_TORCHX_ATTEMPT
 from torchx.specs.api import Resource, is_terminal
 
 V = TypeVar("V")
@@ -67,9 +69,15 @@ class Jobs:
         """An app of one role that runs Python code."""
         return AppDef(APP, [self.role("python3", "-c", code, *args, **more)])
 
-    def start(self, app: AppDef) -> str:
-        """Submits the app; it is ended after the test."""
-        app_id = self.scheduler.submit(app, self._opts)
+    def start(self, app: AppDef, **more_opts: CfgVal) -> str:
+        """Submits the app, with further options; it is ended after the test."""
+        app_id = self.scheduler.submit(app, {**self._opts, **more_opts})
+        self._started.append(app_id)
+        return app_id
+
+    def schedule(self, info: AppDryRunInfo[Any]) -> str:
+        """Submits a dry run; the app is ended after the test."""
+        app_id = self.scheduler.schedule(info)
         self._started.append(app_id)
         return app_id
 
@@ -143,7 +151,7 @@ class ContractParts:
     requires_resource: bool = True
     """Whether an app with a role without resource is refused."""
 
-    attempt_variable: str = "TORCHX_ATTEMPT"
+    attempt_variable: str = ENV_TORCHX_ATTEMPT
     """Environment variable with the attempt of a replica, where attempts are declared."""
 
     @pytest.fixture

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from torchx.errors import UnsupportedRequest
+from torchx.errors import LogsNotFound, UnsupportedRequest
 from torchx.schedulers.api import AppDef, Scheduler, Stream
 from torchx.specs.api import macros
 from torchx.testing._contract.jobs import APP, ContractParts, Jobs
@@ -22,7 +22,7 @@ ORDER_TOLERANCE_S = 0.5
 class MergedLogContract(ContractParts):
     """What ``log_blocks`` and ``verify_logs`` give, or that they are refused at the call."""
 
-    def test_blocks_of_all_replicas_come_in_the_order_of_time(
+    def test_blocks_of_all_replicas_come_in_the_order_of_time_where_lines_have_one(
         self, scheduler: Scheduler[Any], jobs: Jobs
     ) -> None:
         names = ["a", "b"] if scheduler.features.multi_role else ["a"]
@@ -40,7 +40,7 @@ class MergedLogContract(ContractParts):
             times = [float(line) for block in blocks for line in block.text.split()]
             assert len(times) == 40 * len(names)
             latest = 0.0
-            for moment in times:
+            for moment in times if scheduler.features.log_time_range else ():
                 assert moment > latest - ORDER_TOLERANCE_S
                 latest = max(latest, moment)
             by_replica = {(b.role, b.replica): "" for b in blocks}
@@ -77,6 +77,32 @@ class MergedLogContract(ContractParts):
         if scheduler.features.separate_streams:
             assert lines(streams=Stream.STDERR) == ["", "err 0", "err 1", "err 2"]
 
+    def test_the_last_lines_of_each_replica_can_be_chosen(
+        self, scheduler: Scheduler[Any], jobs: Jobs
+    ) -> None:
+        if refuses(scheduler, "log_blocks"):
+            return
+        script = f"for i in 1 2 3; do echo $i of {macros.replica_id}; done"
+        app_id = jobs.run(jobs.sh(script, num_replicas=2))
+        for more in ({}, {"should_tail": scheduler.features.tail}):
+            found = jobs.blocks(app_id, tail_lines=2, **more)
+            texts = {k: "".join(b.text for b in found if b.replica == k) for k in range(2)}
+            assert texts == {k: f"2 of {k}\n3 of {k}\n" for k in range(2)}
+        found = jobs.blocks(app_id, [("worker", 1)], tail_lines=1, regex="^[12]")
+        assert "".join(b.text for b in found) == "2 of 1\n"
+
+    def test_an_attempt_is_chosen_or_refused(self, scheduler: Scheduler[Any], jobs: Jobs) -> None:
+        if refuses(scheduler, "log_blocks"):
+            return
+        app_id = jobs.run(jobs.sh("echo hi"))
+        if scheduler.features.attempts:
+            assert "".join(b.text for b in jobs.blocks(app_id, attempt=0)) == "hi\n"
+            with pytest.raises(LogsNotFound, match="attempt 5"):
+                scheduler.log_blocks(app_id, attempt=5)
+        else:
+            with pytest.raises(UnsupportedRequest, match="attempt"):
+                scheduler.log_blocks(app_id, attempt=0)
+
     def test_logs_of_a_finished_job_are_complete(
         self, scheduler: Scheduler[Any], jobs: Jobs
     ) -> None:
@@ -96,5 +122,6 @@ class MergedLogContract(ContractParts):
 
 
 def refuses(scheduler: Scheduler[Any], method: str) -> bool:
-    """Whether the scheduler leaves the method as the base class has it: refusing."""
-    return getattr(type(scheduler), method) is getattr(Scheduler, method)
+    """Whether the scheduler defines neither the method nor the hook behind it."""
+    hooks = {"log_blocks": ("log_blocks", "read_logs"), "verify_logs": ("verify_logs",)}[method]
+    return all(getattr(type(scheduler), name) is getattr(Scheduler, name) for name in hooks)

@@ -6,14 +6,8 @@ from typing import Any
 
 import pytest
 
-from torchx.schedulers.api import (
-    AppDef,
-    AppDryRunInfo,
-    CfgVal,
-    InvalidRunConfigException,
-    Role,
-    Scheduler,
-)
+from torchx.errors import InvalidRunConfigException
+from torchx.schedulers.api import AppDef, AppDryRunInfo, CfgVal, Role, Scheduler
 from torchx.specs.api import NULL_RESOURCE, AppState
 from torchx.testing._contract.jobs import APP, REFUSED, WORKER, ContractParts, Jobs
 

@@ -11,8 +11,8 @@ import uuid
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
-from torchx._lazy_logger import get_logger
-from torchx._locks import wait_for_lock
+from torchx._files import wait_for_lock, write_all
+from torchx._startup.lazy_logger import get_logger
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
@@ -112,7 +112,7 @@ class LocalFiles:
             try:
                 taken = os.access(target, os.F_OK)  # no exception for what is not there
                 if not taken:
-                    _write_all(number, data)
+                    write_all(number, data)
                     self._rename(temporary, target)
             except BaseException:
                 os.unlink(temporary)
@@ -144,12 +144,6 @@ class LocalFiles:
             added = _line_to_add(text, line)
             if added:
                 f.write(added.encode())
-
-
-def _write_all(number: int, data: bytes) -> None:
-    done = os.write(number, data)
-    while done < len(data):
-        done += os.write(number, memoryview(data)[done:])
 
 
 def _read_whole(path: str) -> bytes:

@@ -21,8 +21,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from torchx._lazy_logger import get_logger
-from torchx.errors import InvalidInput, TorchXError
+from torchx._startup.lazy_logger import get_logger
+from torchx.errors import ConfigMissing as ConfigMissing
+from torchx.errors import InvalidInput, NotInstalled
+from torchx.errors import RootMissing as RootMissing
 from torchx.tracker.api import Lineage, TrackerArtifact, TrackerBase, TrackerSource
 from torchx.tracker.backend._files import Files, files_of, generate_filename
 
@@ -39,14 +41,6 @@ _SOURCES = "sources"
 _DESCENDANTS = "descendants"
 
 _REQUIRED = ("protocol", "root_path")
-
-
-class RootMissing(TorchXError, AssertionError):
-    """The folder to track in does not exist."""
-
-
-class ConfigMissing(InvalidInput, FileNotFoundError):
-    """The config file does not exist."""
 
 
 @lru_cache(maxsize=1024)  # a process writes about few runs
@@ -306,8 +300,8 @@ def create(config_file: str | None) -> TrackerBase:
     try:
         import fsspec
     except ModuleNotFoundError as err:
-        msg = "the fsspec tracker needs fsspec, install it with: pip install 'torchx[fsspec]'"
-        raise ModuleNotFoundError(msg, name=err.name) from None
+        msg = "the fsspec tracker needs fsspec"
+        raise NotInstalled(msg, name=err.name, extra="fsspec") from None
     config = dict(_read_config(config_file))
     missing = [key for key in _REQUIRED if not config.get(key)]
     if missing:

@@ -1,0 +1,66 @@
+"""Keeps code of other packages, while it is imported, from ending or garbling the command.
+
+It is apart from ``torchx.plugins`` so that a component file can be imported without that package.
+"""
+
+import sys
+import threading
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from torchx._startup.lazy_logger import configure_now
+
+if TYPE_CHECKING:
+    from typing import TextIO
+
+
+class importing_plugin:
+    """Around an import: what is printed goes to stderr, ``sys.exit`` becomes an error.
+
+    Results are written to stdout, where a greeting of a plugin would be read as part of them.
+
+    >>> with importing_plugin():
+    ...     raise SystemExit(4)
+    Traceback (most recent call last):
+    RuntimeError: it calls `sys.exit(4)` while it is imported
+
+    Raises:
+        RuntimeError: for ``SystemExit``; any other exception passes, ``KeyboardInterrupt`` too.
+    """
+
+    def __enter__(self) -> None:
+        configure_now()
+        _Stdout.divert()
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        _Stdout.restore()
+        if isinstance(exc, SystemExit):
+            msg = f"it calls `sys.exit({exc.code!r})` while it is imported"
+            raise RuntimeError(msg) from exc
+
+
+class _Stdout:
+    """The stream of the process, put back by the last of those who are in foreign code."""
+
+    _lock = threading.Lock()
+    _users = 0
+    _kept: "TextIO"
+
+    @classmethod
+    def divert(cls) -> None:
+        with cls._lock:
+            if cls._users == 0:
+                cls._kept, sys.stdout = sys.stdout, sys.stderr
+            cls._users += 1
+
+    @classmethod
+    def restore(cls) -> None:
+        with cls._lock:
+            cls._users -= 1
+            if cls._users == 0:
+                sys.stdout = cls._kept

@@ -1,0 +1,79 @@
+"""Looks for plugins without importing what finds them, as long as there are none.
+
+Without it each command that makes a scheduler or looks up a resource would import
+``torchx.plugins`` to learn that no plugin is installed.
+"""
+
+import os
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+from torchx.settings import ENV_TORCHX_NO_ENTRYPOINTS, ENV_TORCHX_PLUGINS_SOURCE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+_GROUPS = {
+    "SCHEDULER": "schedulers",
+    "NAMED_RESOURCE": "named_resources",
+    "TRACKER": "tracker",
+    "EVENT_HANDLER": "event_handlers",
+}
+_SWITCHES = (ENV_TORCHX_PLUGINS_SOURCE, ENV_TORCHX_NO_ENTRYPOINTS)
+
+discovery_lock = threading.RLock()
+"""Held while plugins are imported. There is one for all that do so: each of them may be asked for
+by a module that another one imports, and two locks would be taken in either order."""
+
+
+def plugins(kind: str) -> "dict[str, Callable[..., Any]]":
+    """Factories by name, in a dict of the caller's own.
+
+    Args:
+        kind: name of a ``PluginType``.
+    """
+    if not any_plugins(kind):
+        return {}
+    from torchx.plugins import PluginType, find
+
+    return dict(find(PluginType[kind]))
+
+
+def any_plugins(kind: str) -> bool:
+    """Says if there may be plugins of that kind."""
+    if "torchx.plugins" in sys.modules or any(os.environ.get(name) for name in _SWITCHES):
+        return True
+    group = _GROUPS[kind]
+    return _namespace_exists(f"torchx_plugins.{group}") or _advertised(f"torchx.{group}")
+
+
+def _namespace_exists(namespace: str) -> bool:
+    if not _can_be_found(namespace.partition(".")[0]):
+        return False
+    from torchx._startup.foreign_code import importing_plugin
+
+    try:
+        with importing_plugin():
+            __import__(namespace)
+    except ModuleNotFoundError as err:
+        missing = err.name or ""
+        return not (namespace == missing or namespace.startswith(f"{missing}."))
+    except Exception:  # noqa: BLE001 - discovery meets the same failure and reports it
+        pass
+    return True
+
+
+def _can_be_found(package: str) -> bool:
+    """Whether there is a package of that name; runs no code of it."""
+    if package in sys.modules:
+        return True
+    finders = [finder for finder in sys.meta_path if hasattr(finder, "find_spec")]
+    return any(finder.find_spec(package, None) is not None for finder in finders)
+
+
+def _advertised(group: str) -> bool:
+    from torchx.util import entrypoints
+
+    return any(True for _ in entrypoints.metadata.entry_points(group=group))

@@ -1,0 +1,136 @@
+"""Refusals that all schedulers share, in one wording."""
+
+from torchx.errors import InvalidInput, UnsupportedRequest
+from torchx.specs.api import AppDef, RetryPolicy, Role
+
+from .log_query import LogQuery
+from .responses import SchedulerFeatures, Stream
+
+MOST_REPLICAS = 1_000_000
+"""Of a role. No backend starts more; a plan of them would fill the memory of this machine."""
+
+
+def check_app(app: AppDef, features: SchedulerFeatures, scheduler: str) -> None:
+    """Refuses an app that has what the scheduler cannot express, or what no replica can receive.
+
+    Raises:
+        UnsupportedRequest: for a feature that is not declared.
+        InvalidInput: for a value that cannot be passed to any process.
+    """
+    if len(app.roles) > 1 and not features.multi_role:
+        names = ", ".join(role.name for role in app.roles)
+        msg = f"`{scheduler}` runs apps of one role, given: {names}"
+        raise UnsupportedRequest(msg)
+    for role in app.roles:
+        _check_values(role)
+        _check_features(role, features, scheduler)
+
+
+def _check_features(role: Role, features: SchedulerFeatures, scheduler: str) -> None:
+    if role.mounts and not features.mounts and "mounts" not in features.left_out:
+        msg = f"role `{role.name}` has `mounts`, which `{scheduler}` does not support"
+        raise UnsupportedRequest(f"{msg}: leave them out")
+    policy = role.retry_policy
+    # APPLICATION is the default of a role, accepted everywhere
+    accepted = policy in features.retries or policy is RetryPolicy.APPLICATION
+    if role.max_retries > 0 and not accepted:
+        known = ", ".join(p.name for p in RetryPolicy if p in features.retries) or "none"
+        msg = (
+            f"role `{role.name}`: `{scheduler}` cannot retry by policy {policy.name}, "
+            f"it knows: {known}"
+        )
+        raise UnsupportedRequest(msg)
+
+
+def _check_values(role: Role) -> None:
+    if role.num_replicas > MOST_REPLICAS:
+        msg = f"role `{role.name}` has {role.num_replicas} replicas, the most is {MOST_REPLICAS}"
+        raise InvalidInput(msg)
+    if role.max_retries < 0:
+        msg = f"role `{role.name}`: `max_retries` must not be negative, given: {role.max_retries}"
+        raise InvalidInput(msg)
+    _check_text(role, "entrypoint", role.entrypoint)
+    for i, arg in enumerate(role.args):
+        _check_text(role, f"args[{i}]", arg)
+    for name, value in role.env.items():
+        if not name or "=" in name:
+            msg = (
+                f"role `{role.name}`: `{name}` cannot be the name of an environment variable: "
+                "it must not be empty or hold `=`"
+            )
+            raise InvalidInput(msg)
+        _check_text(role, f"env name {name!r}", name)
+        _check_text(role, f"env {name}", value)
+
+
+def _check_text(role: Role, where: str, value: object) -> None:
+    """Refuses what no process can receive; the value is not shown, since it may be a secret."""
+    if not isinstance(value, str):
+        msg = f"role `{role.name}`: {where} must be a text, given: {type(value).__name__}"
+        raise InvalidInput(msg)
+    if "\0" in value:
+        msg = f"role `{role.name}`: {where} holds a NUL character, which no process can receive"
+        raise InvalidInput(msg)
+    try:
+        value.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError as err:
+        msg = (
+            f"role `{role.name}`: {where} holds a lone surrogate at character {err.start}, "
+            "which cannot be encoded"
+        )
+        raise InvalidInput(msg) from None
+
+
+def fields_left_out(app: AppDef, features: SchedulerFeatures) -> list[str]:
+    """What the app has and the scheduler leaves out, in words: ``mounts of role worker``.
+
+    ``min_replicas`` only allows fewer replicas, so that every scheduler may leave it out.
+    """
+    found = []
+    for role in app.roles:
+        if role.mounts and "mounts" in features.left_out:
+            found.append(f"`mounts` of role `{role.name}`")
+        if role.resource.devices and "devices" in features.left_out:
+            found.append(f"`devices` of role `{role.name}`")
+        elastic = role.min_replicas is not None and role.min_replicas != role.num_replicas
+        if elastic and not features.min_replicas:
+            found.append(f"`min_replicas` of role `{role.name}`")
+    return found
+
+
+def ends_on_failure(value: object) -> bool:
+    """Reads the option ``on_failure``.
+
+    >>> ends_on_failure("end"), ends_on_failure("wait"), ends_on_failure(None)
+    (True, False, True)
+
+    Raises:
+        InvalidInput: for anything but ``end`` and ``wait``.
+    """
+    if value not in (None, "end", "wait"):
+        msg = f"option `on_failure` is `end` or `wait`, given: `{value}`"
+        raise InvalidInput(msg)
+    return value != "wait"
+
+
+def check_query(query: LogQuery, features: SchedulerFeatures, scheduler: str) -> None:
+    """Refuses a question that the logs of the scheduler cannot answer.
+
+    Raises:
+        UnsupportedRequest: naming what to leave out.
+    """
+    if not features.logs:
+        msg = f"`{scheduler}` has no logs"
+        raise UnsupportedRequest(msg)
+    if query.follow and not features.tail:
+        msg = f"`{scheduler}` cannot follow logs: leave out `--tail`"
+        raise UnsupportedRequest(msg)
+    if query.stream is not Stream.COMBINED and not features.separate_streams:
+        msg = f"`{scheduler}` keeps stdout and stderr as one: leave out `{query.stream.value}`"
+        raise UnsupportedRequest(msg)
+    if (query.since_ns, query.until_ns) != (None, None) and not features.log_time_range:
+        msg = f"`{scheduler}` keeps no times of log lines: leave out `since` and `until`"
+        raise UnsupportedRequest(msg)
+    if query.attempt is not None and not features.attempts:
+        msg = f"`{scheduler}` keeps the logs of all attempts as one: leave out `attempt`"
+        raise UnsupportedRequest(msg)

@@ -1,0 +1,151 @@
+"""The programs of a backend: called without a shell, with errors of ours for what goes wrong."""
+
+import re
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from torchx._startup.lazy_logger import get_logger
+from torchx.errors import BackendUnavailable, CommandFailed, ProgramNotFound
+
+from .retry import PAUSES_S, passes, with_retries
+
+logger = get_logger(__name__)
+
+TIMEOUT_S = 60.0
+SILENT_S = 3.0
+"""After how long a user is told what is being waited for."""
+
+
+@dataclass(frozen=True)
+class BackendPrograms:
+    """The programs by which one backend is reached.
+
+    Args:
+        backend: its name in messages.
+        where: what to do where a program is missing.
+        transient: says of what a program wrote on stderr that the same call may succeed later.
+    """
+
+    backend: str
+    where: str
+    transient: Callable[[str], bool]
+
+    def run(
+        self, argv: Sequence[str], *, input: bytes | None = None, timeout_s: float = TIMEOUT_S
+    ) -> str:
+        """Standard output of one call, which is not repeated. A user is told if it takes long.
+
+        Args:
+            input: what the program reads; nothing for ``None``.
+
+        Raises:
+            ProgramNotFound: if it is not on PATH.
+            BackendUnavailable: if it does not end in time, or says that the backend is away.
+            CommandFailed: for any other failure, with its own words.
+        """
+        fed = {"input": input} if input is not None else {"stdin": subprocess.DEVNULL}
+
+        def call() -> object:
+            return subprocess.run(
+                argv, capture_output=True, check=True, timeout=timeout_s, **fed
+            ).stdout
+
+        slow = threading.Timer(SILENT_S, logger.warning, ["waiting for `%s` to answer", argv[0]])
+        slow.daemon = True
+        slow.start()
+        try:
+            return self._translate_errors(argv[0], call)
+        finally:
+            slow.cancel()
+
+    def ask(
+        self,
+        argv: Sequence[str],
+        *,
+        timeout_s: float = TIMEOUT_S,
+        pauses_s: Iterable[float] = PAUSES_S,
+    ) -> str:
+        """Standard output of a call that changes nothing; repeated while the backend is away.
+
+        Raises:
+            ProgramNotFound, BackendUnavailable, CommandFailed: as ``run``.
+        """
+
+        def call() -> object:
+            return subprocess.check_output(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                encoding="utf-8",
+                errors="replace",
+                timeout=timeout_s,
+            )
+
+        def once() -> str:
+            return self._translate_errors(argv[0], call)
+
+        return with_retries(once, pauses_s, Waiting().transient)
+
+    def _translate_errors(self, program: str, call: Callable[[], object]) -> str:
+        try:
+            return _text(call())
+        except FileNotFoundError:
+            msg = f"`{program}` was not found: {self.where}"
+            raise ProgramNotFound(msg) from None
+        except OSError as err:
+            msg = f"`{program}` cannot be run: {err.strerror}"
+            raise BackendUnavailable(msg) from None
+        except subprocess.TimeoutExpired as err:
+            msg = (
+                f"{self.backend} cannot be reached: `{program}` gave no answer "
+                f"within {err.timeout:g} s"
+            )
+            raise BackendUnavailable(msg) from None
+        except subprocess.CalledProcessError as err:
+            stderr = _text(err.stderr)
+            words = stderr_message(stderr or _text(err.stdout), program)
+            if self.transient(stderr):
+                msg = f"{self.backend} cannot be reached: `{program}` says: {words}"
+                raise BackendUnavailable(msg) from None
+            raise CommandFailed(program, err.returncode, words) from None
+
+
+class Waiting:
+    """Tells a user once, after some seconds, that a backend is away and is tried again."""
+
+    def __init__(self) -> None:
+        self._since = time.monotonic()
+        self._reported = False
+
+    def transient(self, err: Exception) -> bool:
+        """Whether the call that failed may succeed later; reports that it is repeated."""
+        if not passes(err):
+            return False
+        self.report(str(err))
+        return True
+
+    def report(self, words: str) -> None:
+        """Logs why it is being waited, once, and not in the first seconds."""
+        if not self._reported and time.monotonic() - self._since >= SILENT_S:
+            self._reported = True
+            logger.warning("%s; trying again", words)
+
+
+def stderr_message(text: str, program: str) -> str:
+    r"""What a program said, on one line, without its name in front.
+
+    >>> stderr_message("sbatch: error: no\nsbatch: error: such partition\n", "sbatch")
+    'no; such partition'
+    """
+    name = re.compile(rf"^{re.escape(program)}: (?:error: |fatal: )?")
+    lines = (name.sub("", line).strip() for line in text.split("\n"))
+    return "; ".join(line for line in lines if line)
+
+
+def _text(output: object) -> str:
+    if isinstance(output, bytes):
+        return output.decode("utf-8", "replace")
+    return str(output or "")

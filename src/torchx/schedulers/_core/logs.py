@@ -1,0 +1,244 @@
+"""Log lines of several replicas: merged by time, chosen by an expression, cut to the last ones."""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from torchx._startup.dataclass import replace
+from torchx.errors import BackendUnavailable, InvalidInput
+
+from .log_query import LogChunk as LogChunk
+from .log_query import LogKey as LogKey
+from .log_query import LogQuery as LogQuery
+from .responses import LogBlock
+from .retry import passes
+from .snapshot import ReplicaKey
+
+if TYPE_CHECKING:
+    import re
+    from datetime import datetime
+
+BLOCK_BYTES = 1 << 17
+"""Neighbouring chunks of one replica are joined up to this size."""
+AWAY_S = 150.0
+"""How long a backend may be away while its logs are followed."""
+_LONGEST_PAUSE_S = 5.0
+
+
+def to_ns(moment: "datetime | float | None") -> int | None:
+    """Nanoseconds since the epoch; a time without zone is local time, a number counts seconds."""
+    if moment is None:
+        return None
+    if isinstance(moment, (int, float)):
+        return int(moment * 1_000_000_000)
+    seconds = int(moment.replace(microsecond=0).timestamp())
+    return seconds * 1_000_000_000 + moment.microsecond * 1000
+
+
+def merge_by_time(streams: "Sequence[Iterator[LogChunk]]") -> Iterator[LogChunk]:
+    """Chunks of several replicas in the order of time; of equal times the first stream's first.
+
+    A chunk without a time follows the one before it. Streams of which no chunk has a time come
+    one after the other.
+    """
+    import heapq
+
+    if len(streams) == 1:
+        yield from streams[0]
+        return
+    ranked = [_ranked(i, stream) for i, stream in enumerate(streams)]
+    for _, _, chunk in heapq.merge(*ranked, key=lambda item: item[:2]):
+        yield chunk
+
+
+def _ranked(order: int, stream: "Iterator[LogChunk]") -> "Iterator[tuple[int, int, LogChunk]]":
+    latest = 0
+    for chunk in stream:
+        if chunk[1] is not None and chunk[1] > latest:
+            latest = chunk[1]
+        yield latest, order, chunk
+
+
+def in_range(chunks: Iterable[LogChunk], query: LogQuery) -> Iterator[LogChunk]:
+    """The chunks between ``since`` and ``until``, where they have times."""
+    since, until = query.since_ns or 0, query.until_ns
+    for chunk in chunks:
+        written = chunk[1]
+        if written is None or (written >= since and (until is None or written <= until)):
+            yield chunk
+
+
+def to_blocks(chunks: Iterable[LogChunk]) -> Iterator[LogBlock]:
+    """Decoded blocks, each of what comes at one go from one attempt of a replica."""
+    for key, _, data in chunks:
+        if data:
+            yield LogBlock(key.role, key.replica, key.attempt, data.decode("utf-8", "replace"))
+
+
+def joined(chunks: Iterable[LogChunk]) -> Iterator[LogChunk]:
+    """Neighbouring chunks of one attempt as one, up to a bound. Holds back what it joins."""
+    current: LogKey | None = None
+    parts: list[bytes] = []
+    size = 0
+    first: int | None = None
+    for key, written, data in chunks:
+        if current is not None and (key != current or size >= BLOCK_BYTES):
+            yield current, first, b"".join(parts)
+            parts, size = [], 0
+        if not parts:
+            first = written
+        current = key
+        parts.append(data)
+        size += len(data)
+    if current is not None:
+        yield current, first, b"".join(parts)
+
+
+def lines_in(text: str) -> list[str]:
+    r"""Lines with their ``\n``; ``\r`` and other breaks are left alone."""
+    if text.isascii() and not any(c in text for c in "\r\v\f\x1c\x1d\x1e"):
+        return text.splitlines(keepends=True)  # twice as fast, and the same for such text
+    *lines, last = text.split("\n")
+    whole = [f"{line}\n" for line in lines]
+    return [*whole, last] if last else whole
+
+
+def lines_of(blocks: Iterable[LogBlock]) -> Iterator[str]:
+    """The lines of blocks of one replica, each with its newline but perhaps the last."""
+    held: list[str] = []
+    """Pieces of a line that has not ended; joined once, however many they are."""
+    attempt = 0
+    for block in blocks:
+        if held and block.attempt != attempt:
+            yield "".join(held)
+            held.clear()
+        attempt = block.attempt
+        lines = lines_in(block.text)
+        last = None if lines[-1].endswith("\n") else lines.pop()
+        if held and lines:
+            lines[0] = "".join(held) + lines[0]
+            held.clear()
+        yield from lines
+        if last is not None:
+            held.append(last)
+    if held:
+        yield "".join(held)
+
+
+def compiled(regex: str) -> "re.Pattern[str]":
+    """The expression.
+
+    Raises:
+        InvalidInput: for a text that is no regular expression.
+    """
+    import re
+
+    try:
+        return re.compile(regex)
+    except re.error as err:
+        msg = f"`{regex}` is not a regular expression: {err}"
+        raise InvalidInput(msg) from None
+
+
+def matching(blocks: Iterable[LogBlock], pattern: "re.Pattern[str]") -> Iterator[LogBlock]:
+    """The blocks with those lines only in which the expression is found.
+
+    Of a line that comes in pieces, they are given from the piece on in which it is found.
+    """
+    search = pattern.search
+    goes_on = False
+    """Whether the block before ended within a line, and that was given."""
+    for block in blocks:
+        lines = lines_in(block.text)
+        last = lines[-1]
+        first = [lines.pop(0)] if goes_on and lines else []
+        found = [*first, *(line for line in lines if search(line.rstrip("\n")))]
+        goes_on = bool(found) and found[-1] is last and not last.endswith("\n")
+        if found:
+            yield LogBlock(block.role, block.replica, block.attempt, "".join(found))
+
+
+def last_lines(blocks: Iterable[LogBlock], count: int) -> Iterator[LogBlock]:
+    """The last lines of each replica, in their order."""
+    kept: dict[ReplicaKey, deque[tuple[int, LogBlock]]] = {}
+    number = 0
+    for block in blocks:
+        last = kept.setdefault((block.role, block.replica), deque(maxlen=count))
+        for line in lines_in(block.text):
+            number += 1
+            last.append((number, LogBlock(block.role, block.replica, block.attempt, line)))
+    numbered = [entry for last in kept.values() for entry in last]
+    numbered.sort(key=lambda entry: entry[0])
+    yield from (block for _, block in numbered)
+
+
+def last_then_follow(
+    read: "Callable[[LogQuery], Iterator[LogChunk]]",
+    query: LogQuery,
+    count: int,
+    pattern: "re.Pattern[str] | None",
+) -> Iterator[LogBlock]:
+    """The last lines of each replica that are there now, then those that are written later."""
+    given: dict[LogKey, int] = {}
+    now = to_blocks(_counted(read(replace(query, follow=False)), given))
+    yield from last_lines(matching(now, pattern) if pattern else now, count)
+    if query.follow:
+        later = to_blocks(_without(read(query), dict(given)))
+        yield from matching(later, pattern) if pattern else later
+
+
+def following_through_outages(
+    read: "Callable[[], Iterator[LogChunk]]",
+    away: "Callable[[str], None]",
+    first_pause_s: float = 0.5,
+) -> Iterator[LogChunk]:
+    """Chunks of ``read()``, which is called again when the backend was away, none given twice.
+
+    Args:
+        read: reads and follows from the beginning.
+        away: called once for each outage, with the backend's words.
+        first_pause_s: seconds before the first repetition; doubled for each further one.
+
+    Raises:
+        BackendUnavailable: if the backend stays away for ``AWAY_S`` seconds.
+    """
+    given: dict[LogKey, int] = {}
+    since: float | None = None
+    pause_s = first_pause_s
+    while True:
+        before = sum(given.values())
+        try:
+            yield from _counted(_without(read(), dict(given)), given)
+            return
+        except BackendUnavailable as err:
+            if not passes(err):
+                raise
+            now = time.monotonic()
+            if since is None or sum(given.values()) > before:
+                since, pause_s = now, first_pause_s
+                away(str(err))
+            elif now - since > AWAY_S:
+                raise
+        time.sleep(pause_s)
+        pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+
+def _counted(chunks: Iterable[LogChunk], given: "dict[LogKey, int]") -> Iterator[LogChunk]:
+    """The same chunks; counts the bytes of each attempt in ``given``."""
+    for chunk in chunks:
+        given[chunk[0]] = given.get(chunk[0], 0) + len(chunk[2])
+        yield chunk
+
+
+def _without(chunks: Iterable[LogChunk], given: "dict[LogKey, int]") -> Iterator[LogChunk]:
+    """The chunks without the first bytes of each attempt, as many as ``given`` says."""
+    for key, written, data in chunks:
+        skip = given.get(key, 0)
+        if not skip:
+            yield key, written, data
+        elif skip >= len(data):
+            given[key] = skip - len(data)
+        else:
+            given[key] = 0
+            yield key, written, data[skip:]

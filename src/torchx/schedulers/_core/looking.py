@@ -1,0 +1,44 @@
+"""One snapshot for the length of a verb: the backend is asked once, however many steps need it."""
+
+from collections.abc import Callable
+from contextvars import ContextVar, Token
+
+from .snapshot import AppSnapshot
+
+_Seen = dict[tuple[int, str], AppSnapshot | None]
+
+_seen: ContextVar[_Seen | None] = ContextVar("torchx_seen", default=None)
+
+
+class one_look:
+    """Within this context an app is looked at once; contexts within it share its snapshots."""
+
+    _token: "Token[_Seen | None] | None" = None
+
+    def __enter__(self) -> None:
+        if _seen.get() is None:
+            self._token = _seen.set({})
+
+    def __exit__(self, *_: object) -> None:
+        if self._token is not None:
+            _seen.reset(self._token)
+
+
+def seen(
+    scheduler: object, app_id: str, look: "Callable[[str], AppSnapshot | None]"
+) -> AppSnapshot | None:
+    """The snapshot of the verb that is under way; a new one outside of any."""
+    known = _seen.get()
+    if known is None:
+        return look(app_id)
+    key = id(scheduler), app_id
+    if key not in known:
+        known[key] = look(app_id)
+    return known[key]
+
+
+def forget(scheduler: object, app_id: str) -> None:
+    """The next look asks the backend again: something was changed there."""
+    known = _seen.get()
+    if known is not None:
+        known.pop((id(scheduler), app_id), None)

@@ -1,0 +1,40 @@
+"""What this user noted about the apps that were submitted from here, below ``TORCHX_HOME``.
+
+An aid where the backend has forgotten an app, or does not tell where its files are. Nothing depends
+on it: a note that cannot be written or read is none.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+
+from torchx._files import replace_file
+from torchx._home import home_dir
+from torchx.errors import InvalidInput
+
+
+def remember(scheduler: str, app_id: str, data: Mapping[str, object]) -> None:
+    """Notes an app; of two with one id the later counts."""
+    try:
+        path = _path(scheduler, app_id)
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        replace_file(path, json.dumps(data).encode(), mode=0o600)
+    except (OSError, InvalidInput):  # there may be no home directory
+        return
+
+
+def recall(scheduler: str, app_id: str) -> dict[str, object] | None:
+    """What was noted of an app; ``None`` if that is nothing."""
+    try:
+        with open(_path(scheduler, app_id), encoding="utf-8") as f:
+            data = json.load(f)
+    except (OSError, ValueError):  # an `InvalidInput` is a `ValueError`
+        return None
+    return data if isinstance(data, dict) else None
+
+
+def _path(scheduler: str, app_id: str) -> str:
+    if os.sep in app_id or app_id.startswith("."):
+        msg = f"`{app_id}` is not the id of an app"
+        raise InvalidInput(msg)
+    return os.path.join(home_dir(), scheduler, f"{app_id}.json")

@@ -1,0 +1,164 @@
+"""Verbs that are derived from a snapshot and from the log lines of replicas."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from torchx._startup.dataclass import replace
+from torchx.errors import LogsNotFound, TorchXError
+
+from . import logs
+from .exits import cause_in, exception_json, is_consequence
+from .logs import LogChunk, LogQuery
+from .responses import FailedReplica, LogBlock, Stream
+from .snapshot import AppSnapshot, ReplicaKey, ReplicaSnapshot
+
+if TYPE_CHECKING:
+    import re
+
+CAUSES_SEARCHED = 8
+"""In the output of how many failed replicas a traceback is searched for."""
+CAUSE_LINES = 200
+"""How many of a replica's last lines are searched."""
+LAST_LINES_OF = 32
+"""Of how many failed replicas the last lines are read."""
+
+ReadLogs = Callable[[Sequence[ReplicaKey], LogQuery], Iterator[LogChunk]]
+"""Reads the lines of some replicas of the app at hand."""
+
+
+class LogReader:
+    """The lines of one app, as its scheduler reads them."""
+
+    __slots__ = ("attempts", "read", "separate_streams")
+
+    def __init__(self, read: ReadLogs, separate_streams: bool, attempts: bool) -> None:
+        self.read = read
+        self.separate_streams = separate_streams
+        self.attempts = attempts
+
+    def blocks(
+        self,
+        replicas: Sequence[ReplicaKey],
+        query: LogQuery,
+        pattern: "re.Pattern[str] | None",
+        count: int | None,
+        away: Callable[[str], None],
+    ) -> Iterator[LogBlock]:
+        """Blocks of the lines that were asked for.
+
+        Args:
+            pattern: only lines in which it is found.
+            count: only so many of the last lines of each replica, and what is written later.
+            away: called once for each outage while the lines are followed.
+        """
+
+        def read(query: LogQuery) -> Iterator[LogChunk]:
+            if not query.follow:
+                return logs.in_range(self.read(replicas, query), query)
+            chunks = logs.following_through_outages(lambda: self.read(replicas, query), away)
+            return logs.in_range(chunks, query)
+
+        if count is not None:
+            if not query.follow and pattern is None:
+                query = replace(query, tail=count)
+            return logs.last_then_follow(read, query, count, pattern)
+        blocks = logs.to_blocks(read(query))
+        return logs.matching(blocks, pattern) if pattern is not None else blocks
+
+    def last_lines(self, replica: ReplicaSnapshot, count: int) -> list[str]:
+        """The last lines of a replica's errors, or of all it printed if it wrote no errors."""
+        return [line.rstrip() for line in self._last(replica, count) if line.strip()][-count:]
+
+    def cause(self, replica: ReplicaSnapshot) -> str | None:
+        """The traceback at the end of what a replica printed; ``None`` if there is none."""
+        streams = (Stream.STDERR, Stream.STDOUT) if self.separate_streams else (Stream.COMBINED,)
+        for stream in streams:
+            found = cause_in("".join(self._lines(replica, stream, CAUSE_LINES)))
+            if found is not None:
+                return found
+        return None
+
+    def _last(self, replica: ReplicaSnapshot, count: int) -> list[str]:
+        if self.separate_streams:
+            # more than are wanted: empty ones do not count
+            lines = self._lines(replica, Stream.STDERR, 5 * count)
+            if any(line.strip() for line in lines):
+                return lines
+        return self._lines(replica, Stream.COMBINED, 5 * count)
+
+    def _lines(self, replica: ReplicaSnapshot, stream: Stream, count: int) -> list[str]:
+        """The last lines of the latest attempt; none where they cannot be read."""
+        attempt = replica.attempt if self.attempts else None
+        query = LogQuery(stream, attempt=attempt, tail=count)
+        try:
+            blocks = logs.to_blocks(self.read([replica.key], query))
+            return [*logs.lines_of(logs.last_lines(blocks, count))]
+        except TorchXError:
+            return []
+
+
+def failed_replicas(
+    snapshot: AppSnapshot, reader: LogReader | None, max_lines: int
+) -> list[FailedReplica]:
+    """The replicas that failed, the first failure first; none of an app that was cancelled."""
+    if snapshot.cancelled:
+        return []
+    return [
+        FailedReplica(
+            role=replica.role,
+            replica=replica.replica,
+            attempt=replica.attempt,
+            exit_code=replica.exit_code,
+            reason=replica.ending,
+            log_path=replica.log_path,
+            last_lines=(
+                reader.last_lines(replica, max_lines)
+                if reader is not None and i < LAST_LINES_OF
+                else []
+            ),
+        )
+        for i, replica in enumerate(snapshot.failures)
+    ]
+
+
+def with_causes(snapshot: AppSnapshot, reader: LogReader | None) -> AppSnapshot:
+    """The snapshot with the exceptions that the first failed replicas printed.
+
+    An error file that names an exception is believed; output is searched only where there is none,
+    or where it only tells of the loss of another process.
+    """
+    if reader is None or snapshot.fatal is None or snapshot.cancelled:
+        return snapshot
+    found: dict[ReplicaKey, str] = {}
+    for replica in snapshot.failures[:CAUSES_SEARCHED]:
+        error = replica.error or ""
+        if "Traceback" in error:
+            if is_consequence(error):
+                continue
+            break
+        if replica.exit_code is not None and replica.exit_code < 0:
+            continue  # a signal leaves no traceback, and an earlier one would mislead
+        printed = reader.cause(replica)
+        if printed is not None:
+            found[replica.key] = exception_json(printed, replica.exit_code, replica.ended_ns)
+            if not is_consequence(printed):
+                break
+    return snapshot.with_errors(found)
+
+
+def check_attempt(
+    snapshot: AppSnapshot, replicas: Sequence[ReplicaKey], attempt: int | None
+) -> None:
+    """Refuses an attempt that none of the replicas has had.
+
+    Raises:
+        LogsNotFound: naming the attempts that there are.
+    """
+    if attempt is None:
+        return
+    wanted = set(replicas)
+    latest = max((r.attempt for r in snapshot.replicas if r.key in wanted), default=0)
+    if attempt > latest:
+        had = "only attempt 0" if latest == 0 else f"attempts 0 to {latest}"
+        msg = f"there is no attempt {attempt} of app `{snapshot.app_id}`, it had {had}"
+        raise LogsNotFound(msg)

@@ -1,0 +1,129 @@
+"""Programs of a backend in tests: fakes on ``PATH`` or the real ones, counted and made to fail.
+
+>>> import tempfile, subprocess
+>>> from pathlib import Path
+>>> folder = Path(tempfile.mkdtemp())
+>>> script = folder / "greet.py"
+>>> _ = script.write_text("import sys; print(sys.argv[1:])")
+>>> programs = Programs.of_script(folder / "bin", script, ["qhello"])
+>>> with programs.on_path():
+...     subprocess.run(["qhello", "you"], capture_output=True, text=True, check=True).stdout
+"['qhello', 'you']\\n"
+>>> programs.calls()
+['qhello you']
+"""
+
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+_PROGRAM = """\
+#!/bin/sh
+printf '%s\\n' "{name} $*" >>{folder}/calls
+if [ -e {folder}/away ]; then
+    cat {folder}/away >&2
+    exit 1
+fi
+if [ -e {folder}/refuse-{name} ]; then
+    read -r left <{folder}/refuse-{name}
+    if [ "$left" -le 0 ]; then
+        echo "{name}: error: refused by the test" >&2
+        exit 1
+    fi
+    echo $((left - 1)) >{folder}/refuse-{name}
+fi
+exec {command} "$@"
+"""
+
+
+class Programs:
+    """Executables that stand in front of a backend's programs.
+
+    Args:
+        folder: made for them; it also holds the list of their calls.
+        commands: the command line behind each name.
+    """
+
+    def __init__(self, folder: Path, commands: Mapping[str, Sequence[str]]) -> None:
+        self._folder = folder
+        folder.mkdir(parents=True)
+        for name, command in commands.items():
+            text = _PROGRAM.format(
+                name=name, folder=shlex.quote(str(folder)), command=shlex.join(command)
+            )
+            program = folder / name
+            program.write_text(text)
+            program.chmod(0o755)
+
+    @classmethod
+    def of_script(cls, folder: Path, script: Path, names: Sequence[str]) -> "Programs":
+        """Fakes that run one Python script, which gets the name of the program and its arguments.
+
+        It has the standard library only, so that it starts in 20 ms.
+        """
+        python = [sys.executable, "-I", "-S", str(script)]
+        return cls(folder, {name: [*python, name] for name in names})
+
+    @classmethod
+    def real(cls, folder: Path, names: Sequence[str]) -> "Programs":
+        """The programs that are installed.
+
+        Raises:
+            FileNotFoundError: if one is not on ``PATH``.
+        """
+        found = {name: shutil.which(name) for name in names}
+        for name, path in found.items():
+            if path is None:
+                raise FileNotFoundError(name)
+        return cls(folder, {name: [str(path)] for name, path in found.items()})
+
+    @contextmanager
+    def on_path(self) -> Iterator[None]:
+        """Puts the programs in front of all others on ``PATH``."""
+        before = os.environ.get("PATH", "")
+        os.environ["PATH"] = f"{self._folder}{os.pathsep}{before}"
+        try:
+            yield
+        finally:
+            os.environ["PATH"] = before
+
+    @contextmanager
+    def missing(self) -> Iterator[None]:
+        """Takes everything from ``PATH``, as where the programs are not installed."""
+        before = os.environ["PATH"]
+        os.environ["PATH"] = str(self._folder / "no-such-folder")
+        try:
+            yield
+        finally:
+            os.environ["PATH"] = before
+
+    @contextmanager
+    def away(self, words: str) -> Iterator[None]:
+        """Lets every program fail with these words, as where its server does not answer."""
+        mark = self._folder / "away"
+        mark.write_text(f"{words}\n")
+        try:
+            yield
+        finally:
+            mark.unlink()
+
+    @contextmanager
+    def refusing(self, name: str, after: int = 0) -> Iterator[None]:
+        """Lets one program fail after so many calls that it answers."""
+        mark = self._folder / f"refuse-{name}"
+        mark.write_text(f"{after}\n")
+        try:
+            yield
+        finally:
+            mark.unlink()
+
+    def calls(self) -> list[str]:
+        """The command lines so far, each with the name of its program in front."""
+        try:
+            return (self._folder / "calls").read_text().splitlines()
+        except FileNotFoundError:
+            return []
