@@ -1,4 +1,8 @@
-"""Bounded repetition of calls."""
+"""Bounded repetition of calls.
+
+Beside ``torchx._retry`` because a server may choose the pause, all of a call's repetitions share
+one limit of time, and between those of a create something is looked up.
+"""
 
 import random
 import time
