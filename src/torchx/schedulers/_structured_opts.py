@@ -22,6 +22,7 @@ class StructuredOpts(Mapping[str, CfgVal]):
     An instance is also a mapping of the option names to their values. A field that is itself a
     ``StructuredOpts`` is a group: its options are named ``<field>.<option>``.
 
+    >>> from dataclasses import dataclass
     >>> @dataclass
     ... class Opts(StructuredOpts):
     ...     queue: str = "default"
