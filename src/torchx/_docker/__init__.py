@@ -3,11 +3,12 @@
 Nothing of Docker's SDK is imported with this package; that happens when a connection is made.
 """
 
-from torchx._docker._calls import image_record, in_parallel, pull, with_retries
+from torchx._docker._calls import WORKERS, image_record, in_parallel, pull, with_retries
 from torchx._docker._connection import connect, probe_socket
 from torchx._docker._errors import docker_host, translate_errors, unavailable
 
 __all__ = [
+    "WORKERS",
     "connect",
     "docker_host",
     "image_record",

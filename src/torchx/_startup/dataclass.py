@@ -68,7 +68,9 @@ else:
         if "__init__" not in own:
             cls.__init__ = _first_init(cls)
             cls.__signature__ = _Signature(cls)
-        return dataclass(init=False, repr=False, eq=False)(cls)
+        made = dataclass(init=False, repr=False, eq=False)(cls)
+        made.__dataclass_params__.frozen = frozen  # a frozen subclass asks for it
+        return made
 
     @recursive_repr()
     def _repr(self):

@@ -78,8 +78,23 @@ class AppSnapshot:
     ui_url: str | None = None
     ends_on_failure: bool = False
     """The other replicas are ended when one has failed for good (option ``on_failure=end``)."""
+    ending: bool | None = None
+    """They are being ended now; ``None``: as soon as one has failed, without anybody's help."""
     min_replicas_count: bool = True
     """The backend lets as many replicas fail as ``min_replicas`` of their role allows."""
+
+    @classmethod
+    def row(cls, app_id: str, name: str, state: AppState) -> "AppSnapshot":
+        """One of many apps of which a list needs no more than this.
+
+        It is what the constructor makes, in a quarter of the time: the other fields are read from
+        the class, which has their defaults.
+        """
+        made = object.__new__(cls)
+        fields = made.__dict__
+        fields["app_id"], fields["name"], fields["native_state"] = app_id, name, state
+        fields["metadata"] = _NO_METADATA
+        return made
 
     @functools.cached_property
     def state(self) -> AppState:
@@ -130,6 +145,9 @@ class AppSnapshot:
             return self
         replicas = [replace(r, error=errors.get(r.key, r.error)) for r in self.replicas]
         return replace(self, replicas=tuple(replicas))
+
+
+_NO_METADATA: Mapping[str, str] = {}
 
 
 def allowed_failures(roles: Iterable[Role]) -> dict[str, int]:
@@ -215,7 +233,8 @@ def message(snapshot: AppSnapshot) -> str:
     parts = []
     if snapshot.fatal is not None and not snapshot.cancelled:
         parts.append(describe_failure(snapshot.fatal))
-        if not snapshot.terminal and snapshot.ends_on_failure:
+        ending = snapshot.ends_on_failure if snapshot.ending is None else snapshot.ending
+        if ending and not snapshot.terminal:
             parts[0] += ", ending the other replicas"
     elif snapshot.cancelled:
         parts.append("cancelled" if snapshot.terminal else "being cancelled")

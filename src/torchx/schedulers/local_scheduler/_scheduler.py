@@ -233,13 +233,12 @@ class LocalScheduler(Scheduler[Opts]):
         running = [*_active(store)]
         running.sort(key=lambda item: -item[0].created_ns)
         for record, state in running:
-            yield AppSnapshot(record.app_id, name=record.name, native_state=state)
+            yield AppSnapshot.row(record.app_id, record.name, state)
         seen = {record.app_id for record, _ in running}
         states = AppState.__members__
-        for app_id, _session, state_name, _created, _ended, name in store.finished():
-            state = states.get(state_name, AppState.UNKNOWN)
-            if app_id not in seen:
-                yield AppSnapshot(app_id, name=name, native_state=state)
+        for row in store.finished():
+            if row[0] not in seen:
+                yield AppSnapshot.row(row[0], row[5], states.get(row[2], AppState.UNKNOWN))
 
     def describe_native(self, app_id: str) -> AppDryRunInfo[PopenRequest] | None:
         """The request that was submitted, with its app."""
