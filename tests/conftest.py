@@ -23,9 +23,12 @@ _LEFTOVER_GRACE_S = 10
 
 NOWHERE = {
     "docker": ("DOCKER_HOST", "unix:///nonexistent/docker.sock"),
-    "slurm": ("SLURM_CONF", "/nonexistent/slurm.conf"),
+    "slurm": ("SLURM_CONF", "/dev/null"),
 }
-"""By marker, the variable that leads to an engine, and its value for tests that must not use it."""
+"""By marker, the variable that leads to an engine, and its value for tests that must not use it.
+
+Slurm looks 60 times for a file that is missing, and refuses an empty one at once.
+"""
 
 # How fast an example is depends on what else the machine does: no test asks.
 settings.register_profile("torchx", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -28,41 +28,34 @@ NEEDS = {
     "registry": Need("a registry", "scripts/engines/docker registry"),
     "slurm": Need("a Slurm cluster", 'eval "$(scripts/engines/slurm up)"'),
     "torch": Need("PyTorch", "pip install torch", "torch"),
-    "mlflow": Need("MLflow", "pip install mlflow", "mlflow"),
+    "mlflow": Need("MLflow", "pip install 'torchx[mlflow]'", "mlflow"),
 }
 ENGINES = tuple(name for name, need in NEEDS.items() if need.module is None)
 SERIAL = ("slurm",)
-"""Markers whose tests run one after the other: they fill the cluster's nodes and stop its daemons."""
+"""Markers whose tests run one after the other: they fill a cluster and stop its daemons."""
 
 
 def named_in(expression: str) -> frozenset[str]:
-    """Markers that an expression of ``-m`` names, be it to leave them out.
-
-    >>> sorted(named_in("docker or (slurm and not torch)"))
-    ['docker', 'slurm', 'torch']
-    """
+    """Markers that an expression of ``-m`` names, be it to leave them out."""
     return frozenset(re.findall(r"\w+", expression)) & NEEDS.keys()
 
 
-def missing_for(markers: set[str], told: frozenset[str]) -> tuple[str, ...]:
-    """Markers for which a test that has these is left out."""
-    return tuple(
-        name
-        for name, need in NEEDS.items()
-        if name in markers and name not in told and not _installed(need)
-    )
+def untold(markers: set[str], told: frozenset[str]) -> tuple[str, ...]:
+    """What a test with these markers needs, if some of it was not told; else nothing."""
+    needs = [n for n, need in NEEDS.items() if n in markers and not _installed(need)]
+    return () if told.issuperset(needs) else tuple(needs)
 
 
-def describe(missing: tuple[str, ...], count: int) -> str:
-    """The closing line for tests that were left out together."""
-    needs = " and ".join(NEEDS[name].what for name in missing)
-    get = "; ".join(NEEDS[name].get for name in missing)
-    run = f"python -m pytest -m {shlex.quote(' or '.join(missing))}"
-    return f"{count} {'test needs' if count == 1 else 'tests need'} {needs}: {get}; {run}"
+def describe(needs: tuple[str, ...], count: int) -> str:
+    """The closing line for tests that were left out for the same needs."""
+    what = " and ".join(NEEDS[name].what for name in needs)
+    get = "; ".join(NEEDS[name].get for name in needs)
+    run = f"python -m pytest -m {shlex.quote(' or '.join(needs))}"
+    return f"{count} {'test needs' if count == 1 else 'tests need'} {what}: {get}; {run}"
 
 
 class LeftOut:
-    """Leaves tests out; counts them in the workers of pytest-xdist, and tells it where all began."""
+    """Leaves tests out, and tells of them at the end; pytest-xdist's workers count for it."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._told = named_in(config.option.markexpr)
@@ -75,9 +68,9 @@ class LeftOut:
         gone = []
         kept = []
         for item in items:
-            missing = missing_for({mark.name for mark in item.iter_markers()}, self._told)
-            self._counts[missing] += 1
-            (gone if missing else kept).append(item)
+            needs = untold({mark.name for mark in item.iter_markers()}, self._told)
+            self._counts[needs] += 1
+            (gone if needs else kept).append(item)
         del self._counts[()]
         items[:] = kept
         config.hook.pytest_deselected(items=gone)
@@ -94,9 +87,9 @@ class LeftOut:
         if not self._counts:
             return
         terminalreporter.section("left out")
-        for missing, count in sorted(self._counts.items()):
-            terminalreporter.line(describe(missing, count))
-        if any(name in ENGINES for missing in self._counts for name in missing):
+        for needs, count in sorted(self._counts.items()):
+            terminalreporter.line(describe(needs, count))
+        if any(name in ENGINES for needs in self._counts for name in needs):
             terminalreporter.line("A daemon, registry or cluster is used only if -m names it.")
 
 

@@ -4,10 +4,9 @@ import argparse
 import dataclasses
 import os
 import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from torchx._startup import local_supervisor
 from torchx.cli import _arguments, _errors, _output, _secrets
@@ -39,6 +38,9 @@ from torchx.specs import (
     InvalidRunConfigException,
     Workspace,
 )
+
+if TYPE_CHECKING:
+    from threading import Thread
 
 __all__ = [
     "LOCAL_SCHEDULER_WARNING_MSG",
@@ -110,7 +112,7 @@ class CmdRun(SubCommand):
         self._handle: str | None = None
         self._attached = False
         self._launching = False
-        self._reader: threading.Thread | None = None
+        self._reader: Thread | None = None
 
     def add_arguments(self, subparser: argparse.ArgumentParser) -> None:
         self._subparser = subparser
@@ -303,7 +305,7 @@ class CmdRun(SubCommand):
         self._handle = handle
         _output.log().info("launched app: %s", handle)
         if not args.json:
-            _output.out(handle)
+            _tell(_output.out, handle)
 
         stream = run_args.log or run_args.tee_logs or (local and not no_wait)
         if stream or run_args.wait or (local and not no_wait):
@@ -317,7 +319,7 @@ class CmdRun(SubCommand):
                 _output.log().info("%s", status.format())
             _report_unwatched(runner, handle)
         if args.json:
-            _output.out_json(_outcome_json(handle, status or (runner.status(handle))))
+            _tell(_output.out_json, _outcome_json(handle, status or (runner.status(handle))))
 
     def _wait(
         self, runner: Runner, handle: str, run_args: TorchXRunArgs, stream: bool, as_json: bool
@@ -341,7 +343,7 @@ class CmdRun(SubCommand):
             if reader is not None:
                 reader.join()
         if as_json:
-            _output.out_json(_outcome_json(handle, status))
+            _tell(_output.out_json, _outcome_json(handle, status))
         if status.state == AppState.SUCCEEDED:
             _output.log().info("job finished: %s", status.state)
             return
@@ -468,6 +470,7 @@ def _component_failure(name: str, err: Exception) -> NoReturn:
 def _terminated_as_exception() -> Iterator[None]:
     """Turns SIGTERM into an exception while waiting, where the scheduler has not done so."""
     import signal
+    import threading
 
     main_thread = threading.current_thread() is threading.main_thread()
     if not main_thread or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
@@ -484,7 +487,15 @@ def _terminated_as_exception() -> Iterator[None]:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
-def _log_thread(runner: Runner, handle: str, tee: bool) -> threading.Thread:
+def _tell(write: Callable[[Any], None], result: object) -> None:
+    """Writes a result to stdout. The job does not end because nobody reads it any more."""
+    try:
+        write(result)
+    except BrokenPipeError:
+        _output.close_stdout()
+
+
+def _log_thread(runner: Runner, handle: str, tee: bool) -> "Thread":
     """A thread, not yet started, that writes the logs of the job to stderr."""
     if tee:
         from torchx.util.log_tee_helpers import tee_logs
@@ -498,6 +509,8 @@ def _log_thread(runner: Runner, handle: str, tee: bool) -> threading.Thread:
             streams=None,
             colorize=_output.colored(sys.stderr),
         )
+    import threading
+
     from torchx.cli.cmd_log import stream_logs
 
     def follow() -> None:

@@ -1,25 +1,28 @@
 """Options of a scheduler declared as the fields of a dataclass."""
 
-import dataclasses
 import functools
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import MISSING, dataclass, field
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from torchx._startup.dataclass import MISSING, field, fields, light_dataclass
 from torchx.specs.api import CfgVal, InvalidRunConfigException, cases, runopts
+
+if TYPE_CHECKING:
+    from dataclasses import Field
 
 S = TypeVar("S", bound="StructuredOpts")
 
 
-@dataclass
+@light_dataclass
 class StructuredOpts(Mapping[str, CfgVal]):
     """Base of typed options: subclass it as a dataclass, write the help text below each field.
 
     An instance is also a mapping of the option names to their values. A field that is itself a
     ``StructuredOpts`` is a group: its options are named ``<field>.<option>``.
 
+    >>> from dataclasses import dataclass
     >>> @dataclass
     ... class Opts(StructuredOpts):
     ...     queue: str = "default"
@@ -31,6 +34,11 @@ class StructuredOpts(Mapping[str, CfgVal]):
     _extra_cfg: dict[str, CfgVal] = field(
         default_factory=dict, repr=False, compare=False, kw_only=True
     )
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if cls.__doc__ is None:  # `dataclass` would import `inspect` to write one
+            cls.__doc__ = "Options of a scheduler; help is written below each field."
 
     @classmethod
     def as_runopts(cls) -> runopts:
@@ -150,7 +158,7 @@ class _Field:
 
     __slots__ = ("group", "has_default", "has_factory", "key", "name", "raw", "spellings", "type")
 
-    def __init__(self, raw: "dataclasses.Field[Any]", annotation: Any) -> None:
+    def __init__(self, raw: "Field[Any]", annotation: Any) -> None:
         self.raw = raw
         self.name = raw.name
         self.key: str = raw.metadata.get("cfg_key") or raw.name
@@ -168,14 +176,19 @@ class _Field:
         self.group: type[StructuredOpts] | None = self.type if is_group else None
 
 
-class _Option(typing.NamedTuple):
+class _Option:
     """An option as it is registered."""
 
-    key: str
-    type: Any
-    default: Any
-    required: bool
-    help: Callable[[], str]
+    __slots__ = ("default", "help", "key", "required", "type")
+
+    def __init__(
+        self, key: str, type_: Any, default: Any, required: bool, help: Callable[[], str]
+    ) -> None:
+        self.key = key
+        self.type = type_
+        self.default = default
+        self.required = required
+        self.help = help
 
 
 def _layout(cls: type[StructuredOpts]) -> tuple[_Field, ...]:
@@ -185,7 +198,7 @@ def _layout(cls: type[StructuredOpts]) -> tuple[_Field, ...]:
         annotations = typing.get_type_hints(cls)
         known = tuple(
             _Field(raw, annotations[raw.name])
-            for raw in dataclasses.fields(cls)
+            for raw in fields(cls)
             if not raw.name.startswith("_") and raw.init
         )
         # a class that is not decorated yet has the fields of its base
@@ -205,7 +218,7 @@ def _options_of(cls: type[StructuredOpts]) -> list[_Option]:
         for inner in _options_of(item.group):
             key = f"{item.name}.{inner.key}"
             required = inner.required and not item.has_default
-            options.append(inner._replace(key=key, required=required))
+            options.append(_Option(key, inner.type, inner.default, required, inner.help))
     return options
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import InvalidInput, UnknownApp, UnsupportedRequest
-from torchx.schedulers._core import logs, verbs
+from torchx.schedulers._core import logs
 from torchx.schedulers._core.checks import (
     check_app,
     check_query,
@@ -16,7 +16,8 @@ from torchx.schedulers._core.checks import (
     fields_left_out,
 )
 from torchx.schedulers._core.exits import from_shell, one_line_json
-from torchx.schedulers._core.logs import LogChunk, LogKey, LogQuery, merge_by_time
+from torchx.schedulers._core.log_query import LogChunk, LogKey, LogQuery
+from torchx.schedulers._core.logs import merge_by_time
 from torchx.schedulers._core.looking import forget, one_look, seen
 from torchx.schedulers._core.responses import (
     DescribeAppResponse,
@@ -55,6 +56,8 @@ from torchx.workspace.api import WorkspaceMixin
 
 if TYPE_CHECKING:
     from datetime import datetime
+
+    from torchx.schedulers._core.verbs import LogReader
 
 __all__ = [
     "DAYS_IN_2_WEEKS",
@@ -149,8 +152,9 @@ class Scheduler(abc.ABC, Generic[T]):
         if isinstance(self, WorkspaceMixin) and isinstance(resolved, Mapping):
             self.check_workspace_opts(resolved)
         if self.features is not Scheduler.features:  # one of other packages may declare nothing
-            check_app(app, self.features, self.backend)
-            for text in fields_left_out(app, self.features):
+            features = self._features_with(resolved)
+            check_app(app, features, self.backend)
+            for text in fields_left_out(app, features):
                 logger.warning("`%s` leaves out %s", self.backend, text)
         opts_type = _opts_type(type(self))
         if opts_type is not None and isinstance(resolved, Mapping):
@@ -181,6 +185,10 @@ class Scheduler(abc.ABC, Generic[T]):
         """Options of the scheduler itself."""
         return runopts()
 
+    def _features_with(self, cfg: T) -> SchedulerFeatures:
+        """What an app may ask for with these options; by default what the features declare."""
+        return self.features
+
     def _pre_build_validate(self, app: AppDef, scheduler: str, cfg: T) -> None:
         """Refuses what need not be built; runs before workspaces are."""
 
@@ -205,6 +213,13 @@ class Scheduler(abc.ABC, Generic[T]):
         msg = f"`{type(self).__qualname__}` must define `look`, or `describe` itself"
         raise NotImplementedError(msg)
 
+    def look_for_logs(self, app_id: str) -> AppSnapshot | None:
+        """Hook: the roles and replicas of an app whose logs are read; by default all of ``look``.
+
+        States may be missing: where logs are files, the backend need not be asked for them.
+        """
+        return self.snapshot(app_id)
+
     def look_all(self, cfg: Mapping[str, CfgVal] | None = None) -> Iterable[AppSnapshot]:
         """Hook: all apps of TorchX that the backend knows, the latest first, from as few questions
         as it allows. Only ids, names and states are needed."""
@@ -221,7 +236,7 @@ class Scheduler(abc.ABC, Generic[T]):
             snapshot = self.snapshot(app_id)
             if snapshot is None:
                 return None
-            return to_response(verbs.with_causes(snapshot, _log_reader(self, snapshot)))
+            return to_response(_explained(self, snapshot))
 
     def describe_native(self, app_id: str) -> "AppDryRunInfo[Any] | None":
         """The native request of the app read back; ``None`` where that is not possible."""
@@ -243,6 +258,10 @@ class Scheduler(abc.ABC, Generic[T]):
             snapshot = self.snapshot(app_id) if _defines(self, "look") else None
             if snapshot is None:
                 return []
+            if not snapshot.failures:
+                return []
+            from torchx.schedulers._core import verbs
+
             reader = _log_reader(self, snapshot)
             return verbs.failed_replicas(verbs.with_causes(snapshot, reader), reader, max_lines)
 
@@ -312,8 +331,7 @@ class Scheduler(abc.ABC, Generic[T]):
                 return None
             if not self.features.ends_on_failure:
                 self.end_rest(snapshot)
-            explained = verbs.with_causes(snapshot, _log_reader(self, snapshot))
-            return explained.fatal
+            return _explained(self, snapshot).fatal
 
     def needs_watcher(self, app_id: str) -> bool:
         """Whether the rest of the app is ended after a failure only while somebody waits for it."""
@@ -433,6 +451,8 @@ def _log_blocks(
     attempt: int | None,
     tail_lines: int | None,
 ) -> Iterator[LogBlock]:
+    from torchx.schedulers._core import verbs
+
     query = LogQuery(
         stream=Stream(streams) if streams is not None else Stream.COMBINED,
         since_ns=logs.to_ns(times["since"]),
@@ -442,7 +462,7 @@ def _log_blocks(
     )
     check_query(query, scheduler.features, scheduler.backend)
     pattern = logs.compiled(regex) if regex is not None else None
-    snapshot = scheduler.snapshot(app_id)
+    snapshot = scheduler.look_for_logs(app_id)
     if snapshot is None:
         raise UnknownApp(f"`{scheduler.backend}` does not know app `{app_id}`")
     replicas = select_replicas(snapshot, wanted)
@@ -457,12 +477,23 @@ def _log_blocks(
     return reader.blocks(replicas, query, pattern, tail_lines, report_outage)
 
 
-def _log_reader(scheduler: Scheduler[Any], snapshot: AppSnapshot) -> verbs.LogReader | None:
+def _explained(scheduler: Scheduler[Any], snapshot: AppSnapshot) -> AppSnapshot:
+    """The snapshot with the exceptions that the first failed replicas printed."""
+    if snapshot.fatal is None or snapshot.cancelled:
+        return snapshot
+    from torchx.schedulers._core.verbs import with_causes
+
+    return with_causes(snapshot, _log_reader(scheduler, snapshot))
+
+
+def _log_reader(scheduler: Scheduler[Any], snapshot: AppSnapshot) -> "LogReader | None":
     """Reads the lines of one app; ``None`` where the scheduler has no logs."""
     features = scheduler.features
     if not _defines(scheduler, "read_logs") or not features.logs:
         return None
-    return verbs.LogReader(
+    from torchx.schedulers._core.verbs import LogReader
+
+    return LogReader(
         lambda replicas, query: scheduler.read_logs(snapshot, replicas, query),
         features.separate_streams,
         features.attempts,

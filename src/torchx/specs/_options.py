@@ -1,10 +1,10 @@
 """Options that a scheduler takes, and the values given for them."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from torchx._startup.dataclass import light_dataclass
 from torchx._startup.lazy_logger import get_logger
 from torchx._words import FALSE_WORDS, TRUE_WORDS, did_you_mean, parse_bool
 from torchx.errors import InvalidInput, InvalidRunConfigException
@@ -46,7 +46,7 @@ def _parameters(tp: Any) -> tuple[Any, tuple[Any, ...]]:
     return getattr(tp, "__origin__", None), getattr(tp, "__args__", ())
 
 
-@dataclass
+@light_dataclass
 class runopt:
     """One option of a scheduler.
 

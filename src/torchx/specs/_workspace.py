@@ -1,16 +1,16 @@
 """Local code that goes along with a job."""
 
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from torchx._startup.dataclass import light_dataclass
 from torchx.errors import InvalidInput
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-@dataclass
+@light_dataclass
 class Workspace:
     """Local project directories and where each goes below the job's root.
 

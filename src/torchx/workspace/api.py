@@ -2,9 +2,9 @@
 
 import abc
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from torchx._startup.dataclass import light_dataclass
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import InvalidInput
 from torchx.specs.api import AppDef, CfgVal, Role, Workspace, runopts
@@ -228,7 +228,7 @@ def pin_workspace_images(app: AppDef, images: Mapping[tuple[str, Workspace], str
             role.workspace = None
 
 
-@dataclass
+@light_dataclass
 class PkgInfo(Generic[PackageType]):
     """Deprecated: what a ``WorkspaceBuilder`` made.
 

@@ -3,7 +3,7 @@
 from torchx.errors import InvalidInput, UnsupportedRequest
 from torchx.specs.api import AppDef, RetryPolicy, Role
 
-from .logs import LogQuery
+from .log_query import LogQuery
 from .responses import SchedulerFeatures, Stream
 
 MOST_REPLICAS = 1_000_000

@@ -2,8 +2,8 @@
 
 import functools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 
+from torchx._startup.dataclass import field, light_dataclass, replace
 from torchx.errors import LogsNotFound
 from torchx.specs.api import NONE, AppState, ReplicaStatus, Role, RoleStatus, is_terminal
 
@@ -14,7 +14,7 @@ ReplicaKey = tuple[str, int]
 """Name of a role and index of a replica in it."""
 
 
-@dataclass(frozen=True)
+@light_dataclass(frozen=True)
 class ReplicaSnapshot:
     """The latest attempt of one replica.
 
@@ -57,7 +57,7 @@ class ReplicaSnapshot:
         return self.error or failure_json(self.ending, self.exit_code, self.ended_ns)
 
 
-@dataclass(frozen=True)
+@light_dataclass(frozen=True)
 class AppSnapshot:
     """All that one look tells of an app. Replicas are in the order of their roles and indexes."""
 
@@ -82,6 +82,19 @@ class AppSnapshot:
     """They are being ended now; ``None``: as soon as one has failed, without anybody's help."""
     min_replicas_count: bool = True
     """The backend lets as many replicas fail as ``min_replicas`` of their role allows."""
+
+    @classmethod
+    def row(cls, app_id: str, name: str, state: AppState) -> "AppSnapshot":
+        """One of many apps of which a list needs no more than this.
+
+        It is what the constructor makes, in a quarter of the time: the other fields are read from
+        the class, which has their defaults.
+        """
+        made = object.__new__(cls)
+        fields = made.__dict__
+        fields["app_id"], fields["name"], fields["native_state"] = app_id, name, state
+        fields["metadata"] = _NO_METADATA
+        return made
 
     @functools.cached_property
     def state(self) -> AppState:
@@ -132,6 +145,9 @@ class AppSnapshot:
             return self
         replicas = [replace(r, error=errors.get(r.key, r.error)) for r in self.replicas]
         return replace(self, replicas=tuple(replicas))
+
+
+_NO_METADATA: Mapping[str, str] = {}
 
 
 def allowed_failures(roles: Iterable[Role]) -> dict[str, int]:

@@ -2,12 +2,13 @@
 
 import builtins
 import os
-import threading
+import sys
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from torchx._home import home_dir
 from torchx.errors import InvalidInput, UnknownApp
 from torchx.schedulers.api import (
     AppSnapshot,
@@ -19,7 +20,6 @@ from torchx.schedulers.api import (
     SchedulerFeatures,
     ends_on_failure,
 )
-from torchx.specs._home import home_dir
 from torchx.specs.api import AppDef, AppDryRunInfo, AppState, CfgVal, RetryPolicy, runopts
 
 from ._compat import SignalException, _LocalAppDef
@@ -233,13 +233,12 @@ class LocalScheduler(Scheduler[Opts]):
         running = [*_active(store)]
         running.sort(key=lambda item: -item[0].created_ns)
         for record, state in running:
-            yield AppSnapshot(record.app_id, name=record.name, native_state=state)
+            yield AppSnapshot.row(record.app_id, record.name, state)
         seen = {record.app_id for record, _ in running}
         states = AppState.__members__
-        for app_id, _session, state_name, _created, _ended, name in store.finished():
-            state = states.get(state_name, AppState.UNKNOWN)
-            if app_id not in seen:
-                yield AppSnapshot(app_id, name=name, native_state=state)
+        for row in store.finished():
+            if row[0] not in seen:
+                yield AppSnapshot.row(row[0], row[5], states.get(row[2], AppState.UNKNOWN))
 
     def describe_native(self, app_id: str) -> AppDryRunInfo[PopenRequest] | None:
         """The request that was submitted, with its app."""
@@ -367,7 +366,8 @@ def _as_opts(cfg: object) -> Opts:
 
 def _install_signal_handlers() -> None:
     """Makes SIGTERM and SIGINT raise in the main thread, so that ``finally`` ends the jobs."""
-    if threading.current_thread() is not threading.main_thread():
+    threading = sys.modules.get("threading")  # without it there is the main thread only
+    if threading is not None and threading.current_thread() is not threading.main_thread():
         return
     import signal
 

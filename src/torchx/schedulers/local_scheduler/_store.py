@@ -19,8 +19,8 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from torchx._files import take_lock, try_lock, write_all
+from torchx._home import home_dir
 from torchx.errors import JobStartError
-from torchx.specs._home import home_dir
 
 from ._record import JobRecord
 from ._states import JobView, failed_keys, parse_journal
@@ -196,7 +196,7 @@ class Store:
         except FileNotFoundError:
             return None
 
-    def finished(self) -> "list[list[str]]":
+    def finished(self) -> "Iterator[list[str]]":
         """Jobs that finished and were not deleted, the latest first: the fields of their lines."""
         lines = self._index()
         if lines is None:
@@ -206,7 +206,7 @@ class Store:
             row = line.split("\t", 5)
             if len(row) == 6:  # else somebody else wrote it, or it was cut off
                 rows[row[0]] = row
-        return [row for row in reversed(rows.values()) if row[2] != DELETED]
+        return (row for row in reversed(rows.values()) if row[2] != DELETED)
 
     def _rebuild_index(self) -> "list[str]":
         """Reads the jobs one by one, after somebody removed the index."""

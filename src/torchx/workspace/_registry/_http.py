@@ -51,7 +51,8 @@ from torchx.workspace._registry._auth import (
 from torchx.workspace._registry._connection import is_insecure, open_pool, untrusted
 from torchx.workspace._registry._request import BLOCK, Body, Interrupted, Request
 
-RETRIES = Retry(5, backoff_factor=0.5, backoff_jitter=0.25)
+RETRIES = Retry(6, backoff_factor=0.25, backoff_jitter=0.25).increment()
+"""Pauses of 0.5, 1, 2, 4 and 8 s; counted up once, as urllib3 makes none before its first."""
 
 _TIMEOUT_S = 60
 _STORE_TIMEOUT_S = 600  # a registry may check and move gigabytes before it answers a PUT

@@ -91,10 +91,11 @@ def complete(spec: "dict[str, Any]", message: str) -> None:
     job_dir = str(spec["job_dir"])
     free_reserve(job_dir)
     state, ended = _known_end(f"{job_dir}/journal")
+    line = ""
     if not ended:
         ended = time.time_ns()
         line = event("state", ended, state, message)
-        append_line(f"{job_dir}/journal", f"\n{line}")  # what was cut off is no part of it
+    append_line(f"{job_dir}/journal", f"\n{line}")  # what was cut off is no part of it
     finish(
         str(spec["home"]),
         (str(spec["app_id"]), str(spec["session"]), str(spec["name"])),

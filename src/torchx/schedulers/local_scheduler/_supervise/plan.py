@@ -13,6 +13,9 @@ KILL_WAIT_S = 5.0
 """How long to wait for killed processes to be gone before they are given up on."""
 STOP_TICK_S = 0.02
 """How often the processes that are being stopped are looked at."""
+SETTLE_S = 1.0
+"""How long the others may go on after a failure for good: one of them may be its cause, and end a
+little later by itself."""
 FIRST_PAUSE_S = 0.5
 """Pause before a second retry in a row; doubled for each further one. The first has none."""
 LONGEST_PAUSE_S = 60.0
@@ -200,14 +203,19 @@ class Restart:
 
 
 class Ending:
-    """The end of the whole job: what it is to end as, and why."""
+    """The end of the whole job: what it is to end as, and why.
 
-    __slots__ = ("message", "state", "stop")
+    Args:
+        due: when those that still run are told.
+    """
 
-    def __init__(self, state: str, message: str, stop: "Stop") -> None:
+    __slots__ = ("due", "message", "state", "stop")
+
+    def __init__(self, state: str, message: str, due: float) -> None:
         self.state = state
         self.message = message
-        self.stop = stop
+        self.due = due
+        self.stop: Stop | None = None
 
 
 class Plan:
@@ -249,15 +257,12 @@ class Plan:
         return actions
 
     def end(self, state: str, message: str, now: Now) -> "Actions":
-        """The whole job is to end, with that state; a second call changes nothing."""
-        if self.ending is not None:
-            return []
-        self.ending = Ending(state, message, Stop(now.s, self._grace_s))
-        self._restarts.clear()
-        for replica in self.replicas:
-            replica.stopped = replica.running
-        note = Note(record.event("ending", now.ns, state, message))
-        return [note, Signal(SIGTERM, None)]
+        """The whole job is to end now, with that state, unless it is ending with another one."""
+        actions: Actions = []
+        if self.ending is None:
+            actions += self._begin_end(state, message, now, now.s)
+        assert self.ending is not None
+        return actions + self._tell(self.ending, now)
 
     def could_not_start(self, problem: str, now: Now) -> "Actions":
         """A restart did not work."""
@@ -289,6 +294,8 @@ class Plan:
 
     def timeout_s(self, now: Now) -> "float | None":
         """When to call ``advance`` at the latest; ``None`` if only an event can change anything."""
+        if self.ending is not None and self.ending.stop is None:
+            return max(self.ending.due - now.s, 0.0)
         if self.ending is not None or self._linger_since is not None:
             return STOP_TICK_S
         if any(not restart.stopped for restart in self._restarts):
@@ -304,8 +311,22 @@ class Plan:
         if not self._ends_on_failure:
             return []
         if self._restarts or any(other.running for other in self.replicas):
-            return self.end("FAILED", "", now)
+            return self._begin_end("FAILED", "", now, now.s + SETTLE_S)
         return []
+
+    def _begin_end(self, state: str, message: str, now: Now, due: float) -> "Actions":
+        self.ending = Ending(state, message, due)
+        self._restarts.clear()
+        return [Note(record.event("ending", now.ns, state, message))]
+
+    def _tell(self, ending: Ending, now: Now) -> "Actions":
+        """Tells all that runs to end, once."""
+        if ending.stop is not None:
+            return []
+        ending.stop = Stop(now.s, self._grace_s)
+        for replica in self.replicas:
+            replica.stopped = replica.running
+        return [Signal(SIGTERM, None)]
 
     def _scope(self, replica: Replica) -> "tuple[Budget, list[Replica]]":
         """The retries that the replica may use, and what is restarted with it."""
@@ -346,10 +367,13 @@ class Plan:
 
     def _advance_end(self, ending: Ending, now: Now, left: "Left") -> "Actions":
         running = any(replica.running for replica in self.replicas)
-        if (running or left(None)) and not ending.stop.given_up(now):
+        given_up = ending.stop is not None and ending.stop.given_up(now)
+        if given_up or not (running or left(None)):
+            self.over = True
+            return []
+        if ending.stop is not None:
             return ending.stop.advance(now, None)
-        self.over = True
-        return []
+        return [] if running and now.s < ending.due else self._tell(ending, now)
 
     def _linger(self, now: Now, left: "Left") -> "Actions":
         """All replicas are done; what they left behind gets a moment, then the usual end."""

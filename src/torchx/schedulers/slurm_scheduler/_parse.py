@@ -1,21 +1,34 @@
-"""``squeue``: its command lines, and what its answers say."""
+"""``squeue``, ``sacct`` and ``sinfo``: their command lines, and what their answers say."""
 
+import itertools
 import json
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from torchx.errors import UnexpectedReply
-from torchx.schedulers.api import ListAppResponse
+from torchx.schedulers.api import DAYS_IN_2_WEEKS
 from torchx.specs.api import AppState, Resource
 
-from ._script import parse_mark
-from ._states import Component, NativeJob, appstate_from_slurm_state, native_state
+from ._job import parse_mark
+from ._states import (
+    Component,
+    NativeJob,
+    SlurmSnapshot,
+    appstate_from_slurm_state,
+    job_state,
+    native_state,
+)
 
 _SEPARATOR = "\x1f"
-_FIELDS = ["%i", "%T", "%r", "%u", "%N", "%Z", "%o", "%j"]
+"""A comment, which is part of the submit line, may hold the usual ``|``."""
+
+# -- squeue -------------------------------------------------------------------------------------
+
+_QUEUE_FIELDS = ["%i", "%T", "%r", "%u", "%N", "%Z", "%o", "%j"]
 
 
-def json_command(user: str, cluster: str = "") -> list[str]:
+def squeue_json_command(user: str, cluster: str = "") -> list[str]:
     """All jobs of a user, those that ended a short time ago too, as JSON (Slurm 21.08 or later).
 
     Versions before 23.02 ignore the filters and tell of everyone's jobs.
@@ -23,9 +36,9 @@ def json_command(user: str, cluster: str = "") -> list[str]:
     return ["squeue", "--json", "--states=all", f"--user={user}", *_clusters(cluster)]
 
 
-def text_command(user: str, cluster: str = "") -> list[str]:
-    """The same as text, for versions and installations without JSON."""
-    form = _SEPARATOR.join(_FIELDS)
+def squeue_text_command(user: str, cluster: str = "") -> list[str]:
+    """All jobs of a user as text, for versions and installations without JSON."""
+    form = _SEPARATOR.join(_QUEUE_FIELDS)
     head = ["squeue", "--noheader", "--states=all", f"--user={user}"]
     return [*head, *_clusters(cluster), f"--format={form}"]
 
@@ -40,7 +53,19 @@ def no_json(stderr: str) -> bool:
     return "unrecognized option" in text or "serializer" in text or "data_parser" in text
 
 
-def parse_json(text: str) -> dict[str, NativeJob]:
+def squeue_errors(text: str) -> str:
+    """What ``squeue --json`` says went wrong, if it tells of no job; empty for nothing."""
+    try:
+        reply = json.loads(text)
+        if reply.get("jobs"):
+            return ""
+        errors = [error.get("description") or error.get("error") for error in reply["errors"]]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return ""
+    return "; ".join(str(error) for error in errors)
+
+
+def parse_squeue_json(text: str) -> dict[str, NativeJob]:
     """Jobs by the id of their leader.
 
     Raises:
@@ -152,9 +177,6 @@ def expand_hosts(text: str) -> list[str]:
     >>> expand_hosts("n[08-10],m1")
     ['n08', 'n09', 'n10', 'm1']
     """
-    import itertools
-    import re
-
     hosts = []
     for word in re.findall(r"(?:[^,\[]|\[[^\]]*\])+", text):
         parts = []
@@ -176,12 +198,12 @@ def _expand_ranges(text: str) -> list[str]:
     return found
 
 
-def parse_text(text: str) -> dict[str, NativeJob]:
-    """Jobs by the id of their leader, from what ``text_command`` prints."""
+def parse_squeue_text(text: str) -> dict[str, NativeJob]:
+    """Jobs by the id of their leader, from what ``squeue_text_command`` prints."""
     groups: dict[str, list[list[str]]] = {}
     for line in text.split("\n"):
-        fields = line.split(_SEPARATOR, len(_FIELDS) - 1)
-        if len(fields) == len(_FIELDS):
+        fields = line.split(_SEPARATOR, len(_QUEUE_FIELDS) - 1)
+        if len(fields) == len(_QUEUE_FIELDS):
             groups.setdefault(fields[0].partition("+")[0], []).append(fields)
     jobs = {}
     for app_id, rows in groups.items():
@@ -195,8 +217,8 @@ def parse_text(text: str) -> dict[str, NativeJob]:
     return jobs
 
 
-def rows(jobs: Iterable[NativeJob], user: str) -> list[ListAppResponse]:
-    """One row for each job of TorchX that belongs to the user; of anyone for an empty name."""
+def queued_apps(jobs: Iterable[NativeJob], user: str) -> list[SlurmSnapshot]:
+    """The jobs of TorchX that belong to the user; to anyone for an empty name."""
     found = []
     for job in jobs:
         mark = parse_mark(job.command)
@@ -205,7 +227,7 @@ def rows(jobs: Iterable[NativeJob], user: str) -> list[ListAppResponse]:
         if user and job.components[0].user not in ("", user):
             continue
         name = shown_name(mark[1], job.components[0].name)
-        found.append(ListAppResponse(job.app_id, job.state, name=name))
+        found.append(SlurmSnapshot(job.app_id, native_state=job.state, name=name))
     return found
 
 
@@ -216,3 +238,127 @@ def shown_name(app: str, component: str) -> str:
     ('train', 'train-0')
     """
     return component if not app or component.rpartition("-")[0] == app else app
+
+
+# -- sacct --------------------------------------------------------------------------------------
+
+# the name comes last, since it may hold the delimiter
+_JOB_FIELDS = "JobID,State,ExitCode,WorkDir,NodeList,{submit}JobName"
+_LIST_FIELDS = "JobID,State,{submit}JobName"
+_SUBMIT = "SubmitLine,"
+"""How the job was submitted; Slurm 21.08 or later."""
+_TABLE = ["sacct", "--parsable2", f"--delimiter={_SEPARATOR}"]
+
+
+def sacct_command(app_id: str, submit_line: bool = True, cluster: str = "") -> list[str]:
+    """A job and its steps."""
+    fields = _JOB_FIELDS.format(submit=_SUBMIT if submit_line else "")
+    clusters = [f"--clusters={cluster}"] if cluster else []
+    return [*_TABLE, "-j", app_id, *clusters, f"--format={fields}"]
+
+
+def sacct_list_command(user: str, submit_line: bool = True) -> list[str]:
+    """The jobs of a user in the last two weeks."""
+    fields = _LIST_FIELDS.format(submit=_SUBMIT if submit_line else "")
+    since = f"--starttime=now-{DAYS_IN_2_WEEKS}days"
+    return [*_TABLE, "--allocations", f"--user={user}", since, f"--format={fields}"]
+
+
+def no_submit_line(stderr: str) -> bool:
+    """Whether sacct says that it does not know that field."""
+    return "SubmitLine" in stderr
+
+
+def parse_sacct(text: str, app_id: str) -> NativeJob | None:
+    """The job of that id; ``None`` if no row is about it."""
+    components = []
+    work_dir = command = ""
+    rows = [row for row in _rows(text) if _is_allocation(row.get("JobID", ""), app_id)]
+    rows.sort(key=lambda row: int("0" + row["JobID"].partition("+")[2]))
+    for row in rows:
+        full = row.get("State", "")
+        nodes = row.get("NodeList", "")
+        hosts = () if nodes in ("", "None assigned") else tuple(expand_hosts(nodes))
+        name, state = row.get("JobName", ""), appstate_from_slurm_state(full)
+        components.append(Component(name, state, full, hosts=hosts))
+        work_dir = work_dir or row.get("WorkDir", "")
+        command = command or row.get("SubmitLine", "")
+    return NativeJob(app_id, tuple(components), work_dir, command) if components else None
+
+
+def _is_allocation(job_id: str, app_id: str) -> bool:
+    """Whether it is the job or a component (``7+1``), and no step (``7.0``, ``7+0.batch``)."""
+    leader, plus, offset = job_id.partition("+")
+    return leader == app_id and (not plus or offset.isdecimal())
+
+
+def _rows(text: str) -> Iterator[dict[str, str]]:
+    """Rows of a ``--parsable2`` table by the names in its header, whatever it is split by."""
+    lines = text.split("\n")
+    separator = _SEPARATOR if _SEPARATOR in lines[0] else "|"
+    header = lines[0].split(separator)
+    for line in lines[1:]:
+        if line:
+            # surplus delimiters belong to the last field
+            fields = line.split(separator, len(header) - 1)
+            if len(fields) == len(header):
+                yield dict(zip(header, fields, strict=True))
+
+
+def accounted_apps(text: str) -> list[SlurmSnapshot]:
+    """The jobs of TorchX, the latest first.
+
+    Without the submit line, what has a name of the form ``<role>-<digits>`` is taken for one.
+    """
+    groups: dict[str, list[dict[str, str]]] = {}
+    for row in _rows(text):
+        groups.setdefault(row.get("JobID", "").partition("+")[0], []).append(row)
+    found = []
+    for app_id, rows in groups.items():
+        if not app_id.isdecimal():
+            continue
+        name = rows[0].get("JobName", "")
+        app = ""
+        if "SubmitLine" in rows[0]:
+            mark = parse_mark(rows[0]["SubmitLine"])
+            if mark is None:
+                continue
+            app = mark[1]
+        elif Component(name, AppState.UNKNOWN).role is None:
+            continue
+        state = job_state(appstate_from_slurm_state(row.get("State", "")) for row in rows)
+        found.append(SlurmSnapshot(app_id, native_state=state, name=shown_name(app, name)))
+    found.sort(key=lambda app: -int(app.app_id))
+    return found
+
+
+# -- sinfo --------------------------------------------------------------------------------------
+
+
+def parse_version(text: str) -> tuple[int, int] | None:
+    """Reads ``slurm 24.11.0 rev1``; ``None`` if it is something else.
+
+    >>> parse_version("slurm-wlm 22.05.8")
+    (22, 5)
+    """
+    words = text.split()
+    parts = words[1].split(".") if len(words) > 1 else []
+    if len(parts) < 2 or not (parts[0].isdecimal() and parts[1].isdecimal()):
+        return None
+    return int(parts[0]), int(parts[1])
+
+
+def parse_memory(text: str, partition: str | None) -> int | None:
+    """Memory in the table that ``sinfo --format %P,%m`` prints; ``*`` marks the default.
+
+    >>> parse_memory("PARTITION,MEMORY\\ndebug*,2048+\\nbig,9M\\n", None)
+    2048
+    """
+    for line in text.split("\n")[1:]:
+        name, comma, memory = line.strip().rpartition(",")
+        default = name.endswith("*")
+        wanted = default if partition is None else name.rstrip("*") == partition
+        digits = memory.rstrip("+M")
+        if comma and wanted and digits.isdecimal():
+            return int(digits)
+    return None
