@@ -271,7 +271,8 @@ def partition_mem_mb(partition: str | None) -> int | None:
 def _ask_sinfo(*arguments: str) -> str | None:
     """What sinfo prints; ``None`` if it is missing or fails, since a dry run does without."""
     try:
-        return PROGRAMS.ask(["sinfo", *arguments], timeout_s=SINFO_TIMEOUT_S, pauses_s=())
+        command = ["sinfo", *arguments]
+        return PROGRAMS.ask(command, timeout_s=SINFO_TIMEOUT_S, pauses_s=(), report=True)
     except (BackendUnavailable, CommandFailed) as err:
         logger.debug("%s", err)
         return None
