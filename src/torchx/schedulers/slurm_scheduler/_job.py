@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
+
+from torchx._startup.dataclass import field, light_dataclass
 
 _DIRTY = re.compile(r"[^A-Za-z0-9._-]")
 RECORD_DIR = ".torchx-slurm-"
@@ -66,7 +67,7 @@ def parse_mark(command: str) -> tuple[str, str] | None:
     return token, name
 
 
-@dataclass(frozen=True)
+@light_dataclass(frozen=True)
 class JobDir:
     """Where the files of a job are."""
 
@@ -79,7 +80,7 @@ class JobDir:
     """What the submitter noted."""
 
 
-@dataclass(frozen=True)
+@light_dataclass(frozen=True)
 class RoleNote:
     """A role of a job, as it is noted."""
 
@@ -95,7 +96,7 @@ class RoleNote:
         return self.min_replicas is not None and self.min_replicas < self.replicas
 
 
-@dataclass(frozen=True)
+@light_dataclass(frozen=True)
 class JobRecord:
     """What was submitted, without arguments and environment."""
 
@@ -124,7 +125,7 @@ class JobRecord:
             return None
 
 
-@dataclass(frozen=True)
+@light_dataclass(frozen=True)
 class JobNotes:
     """What the latest attempt of a job noted."""
 

@@ -1,9 +1,9 @@
 """States of Slurm in the words of TorchX; a job's records and notes as a snapshot of its app."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from torchx._startup.dataclass import light_dataclass
 from torchx.schedulers._core.exits import from_shell
 from torchx.schedulers._core.snapshot import (
     AppSnapshot,
@@ -72,7 +72,7 @@ def native_state(job: Mapping[str, Any]) -> str:
     return str(state or "")
 
 
-@dataclass(frozen=True)
+@light_dataclass(frozen=True)
 class Component:
     """One component of a heterogeneous job, or a job of one component."""
 
@@ -99,7 +99,7 @@ class Component:
         return role if role and digits.isascii() and digits.isdecimal() else None
 
 
-@dataclass(frozen=True)
+@light_dataclass(frozen=True)
 class NativeJob:
     """What squeue or sacct tells of a job."""
 
@@ -142,7 +142,7 @@ def job_state(states: Iterable[AppState]) -> AppState:
 # -- the snapshot -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@light_dataclass(frozen=True)
 class JobView:
     """All that is known of a job: its native record, and what it noted itself."""
 
@@ -172,7 +172,7 @@ class JobView:
         return notes.attempt < record.max_retries and not is_terminal(self.state)
 
 
-@dataclass(frozen=True)
+@light_dataclass(frozen=True)
 class SlurmSnapshot(AppSnapshot):
     """The snapshot of a job, with the place of its files."""
 
