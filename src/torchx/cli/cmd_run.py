@@ -300,7 +300,7 @@ class CmdRun(SubCommand):
         self._handle = handle
         _output.log().info("launched app: %s", handle)
         if not args.json:
-            _output.out(handle)
+            _tell(_output.out, handle)
 
         stream = run_args.log or run_args.tee_logs or (local and not no_wait)
         if stream or run_args.wait or (local and not no_wait):
@@ -312,7 +312,7 @@ class CmdRun(SubCommand):
         elif status is not None:
             _output.log().info("%s", status.format())
         if args.json:
-            _output.out_json(_outcome_json(handle, status or (runner.status(handle))))
+            _tell(_output.out_json, _outcome_json(handle, status or (runner.status(handle))))
 
     def _wait(
         self, runner: Runner, handle: str, run_args: TorchXRunArgs, stream: bool, as_json: bool
@@ -329,7 +329,7 @@ class CmdRun(SubCommand):
             if reader is not None:
                 reader.join()
         if as_json:
-            _output.out_json(_outcome_json(handle, status))
+            _tell(_output.out_json, _outcome_json(handle, status))
         if status.state == AppState.SUCCEEDED:
             _output.log().info("job finished: %s", status.state)
             return
@@ -445,6 +445,14 @@ def _terminated_as_exception() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _tell(write: Callable[[Any], None], result: object) -> None:
+    """Writes a result to stdout. The job does not end because nobody reads it any more."""
+    try:
+        write(result)
+    except BrokenPipeError:
+        _output.close_stdout()
 
 
 def _log_thread(runner: Runner, handle: str, tee: bool) -> "Thread":

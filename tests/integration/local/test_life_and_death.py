@@ -465,6 +465,22 @@ def test_a_disk_that_fills_up_fails_the_job_and_says_so(scheduler, small_disk, m
     assert processes_with(MARKER) == []
 
 
+def test_jobs_on_a_full_disk_all_say_so(scheduler, small_disk, monkeypatch):
+    monkeypatch.setenv("TORCHX_HOME", str(small_disk))
+    prints = "while [ ! -e full ]; do sleep 0.02; done; yes | head -c 100000; exit 0"
+    ids = [scheduler.submit(sh(prints), {"grace_s": 1}) for _ in range(3)]
+    with (small_disk / "filler").open("wb", buffering=0) as filler:
+        try:
+            while True:
+                filler.write(b"\0" * 4096)
+        except OSError:
+            Path("full").touch()
+    for app_id in ids:
+        ended = wait_for_end(scheduler, app_id)
+        assert ended.state is AppState.FAILED
+        assert "No space left on device" in ended.msg
+
+
 def test_two_jobs_of_one_id_are_refused(scheduler):
     info = scheduler.submit_dryrun(sh("true"), {})
     scheduler.schedule(info)

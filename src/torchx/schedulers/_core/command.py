@@ -19,7 +19,7 @@ SILENT_S = 3.0
 """After how long a user is told what is being waited for."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class BackendPrograms:
     """The programs by which one backend is reached.
 

@@ -1,6 +1,5 @@
 """Reads many logs at a time inside one event loop, each line once, through whatever happens."""
 
-import random
 from collections.abc import Awaitable, Callable, Sequence
 
 import anyio
@@ -17,6 +16,9 @@ from .retry import Patience
 
 _STATUS_LAG_S = 3.0
 """How long a pod's status may come after the end of its log."""
+_ATTEMPTS = 20
+"""Openings without a new line after which a log that does not grow any more is given up; by default
+that takes a minute."""
 _CALL_S = 30.0
 
 logger = get_logger(__name__)
@@ -30,8 +32,7 @@ class LogStreams:
     Args:
         follow: go on until the container has ended.
         since_ns, tail: where each log begins.
-        patience: openings without a new line, after which a log that does not grow any more is
-            given up, and the pauses before them.
+        patience: its pauses, the last of them again and again, come before each opening.
         pod_of: the pod as it is known, maybe a little late; ``None`` if there is none.
         next_change: waits until pods have changed.
         deliver: takes new lines; waits while there is no room for them.
@@ -91,9 +92,10 @@ class LogStreams:
             except (BackendUnavailable, ServerBusy) as broken:
                 state, err = await self._state_now(source, wait=False), broken
             failures = 0 if position.last != before else failures + 1
-            if failures > len(self._patience.pauses_s) and (not self._follow or state in OVER):
+            if failures >= _ATTEMPTS and (not self._follow or state in OVER):
                 return await self._given_up(source, position, err)
-            await anyio.sleep(self._pause_s(failures))
+            if failures:
+                await anyio.sleep(self._patience.pause_s(failures - 1))
 
     async def _end(self, source: LogSource, position: LogPosition, whole: bool) -> bool:
         if lines := position.finish():
@@ -153,12 +155,6 @@ class LogStreams:
         if answer.code >= 400:
             raise api_error(request, answer, self._user)
         return not position.lacks(answer.body.removesuffix(b"\n"))
-
-    def _pause_s(self, failures: int) -> float:
-        if not failures:
-            return 0.0
-        pauses_s = self._patience.pauses_s or (0.0,)
-        return pauses_s[min(failures, len(pauses_s)) - 1] * random.uniform(0.5, 1.5)
 
     async def _state_now(self, source: LogSource, *, wait: bool) -> SourceState:
         """What becomes of the container: as it is known, else as the server says when asked.
