@@ -34,8 +34,8 @@ ENGINES = tuple(name for name, need in NEEDS.items() if need.module is None)
 SERIAL = ("slurm", "torch")
 """Markers whose tests run one after the other.
 
-Those of Slurm fill a cluster and stop its daemons. Jobs of PyTorch keep all cores busy, share a port
-and give up on ranks that are late.
+Those of Slurm fill a cluster and stop its daemons. Jobs of PyTorch keep all cores busy, share a
+port, and give up on ranks that are late.
 """
 
 
