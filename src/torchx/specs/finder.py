@@ -11,7 +11,6 @@ from torchx._startup.lazy_logger import configure_now, get_logger
 from torchx._words import did_you_mean
 from torchx.errors import ComponentNotFoundException as ComponentNotFoundException
 from torchx.errors import ComponentValidationException as ComponentValidationException
-from torchx.specs._docstrings import get_fn_docstring
 
 if TYPE_CHECKING:
     from torchx.specs.file_linter import ComponentFunctionValidator
@@ -46,6 +45,8 @@ class _Component:
     @property
     def description(self) -> str:
         """What its docstring says first; read when it is asked for, which takes a while."""
+        from torchx.specs._docstrings import get_fn_docstring
+
         return get_fn_docstring(self.fn)[0]
 
 
