@@ -149,8 +149,9 @@ class Scheduler(abc.ABC, Generic[T]):
         if isinstance(self, WorkspaceMixin) and isinstance(resolved, Mapping):
             self.check_workspace_opts(resolved)
         if self.features is not Scheduler.features:  # one of other packages may declare nothing
-            check_app(app, self.features, self.backend)
-            for text in fields_left_out(app, self.features):
+            features = self._features_with(resolved)
+            check_app(app, features, self.backend)
+            for text in fields_left_out(app, features):
                 logger.warning("`%s` leaves out %s", self.backend, text)
         opts_type = _opts_type(type(self))
         if opts_type is not None and isinstance(resolved, Mapping):
@@ -181,6 +182,10 @@ class Scheduler(abc.ABC, Generic[T]):
         """Options of the scheduler itself."""
         return runopts()
 
+    def _features_with(self, cfg: T) -> SchedulerFeatures:
+        """What an app may ask for with these options; by default what the features declare."""
+        return self.features
+
     def _pre_build_validate(self, app: AppDef, scheduler: str, cfg: T) -> None:
         """Refuses what need not be built; runs before workspaces are."""
 
@@ -204,6 +209,13 @@ class Scheduler(abc.ABC, Generic[T]):
         """
         msg = f"`{type(self).__qualname__}` must define `look`, or `describe` itself"
         raise NotImplementedError(msg)
+
+    def look_for_logs(self, app_id: str) -> AppSnapshot | None:
+        """Hook: the roles and replicas of an app whose logs are read; by default all of ``look``.
+
+        States may be missing: where logs are files, the backend need not be asked for them.
+        """
+        return self.snapshot(app_id)
 
     def look_all(self, cfg: Mapping[str, CfgVal] | None = None) -> Iterable[AppSnapshot]:
         """Hook: all apps of TorchX that the backend knows, the latest first, from as few questions
@@ -433,7 +445,7 @@ def _log_blocks(
     )
     check_query(query, scheduler.features, scheduler.backend)
     pattern = logs.compiled(regex) if regex is not None else None
-    snapshot = scheduler.snapshot(app_id)
+    snapshot = scheduler.look_for_logs(app_id)
     if snapshot is None:
         raise UnknownApp(f"`{scheduler.backend}` does not know app `{app_id}`")
     replicas = select_replicas(snapshot, wanted)
