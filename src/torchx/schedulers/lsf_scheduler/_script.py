@@ -143,6 +143,8 @@ torchx_attempt=0
 while [ -e "$torchx_notes/start-0-0-$torchx_attempt" ]; do
     torchx_attempt=$((torchx_attempt + 1))
 done
+torchx_again=''
+[ "$torchx_attempt" -ge {max_retries} ] || torchx_again=1
 torchx_killed=''
 torchx_pids=()
 torchx_end() {{ kill -TERM ${{torchx_pids[*]}} 2>/dev/null; }}
@@ -193,8 +195,8 @@ while [ "${{#torchx_pids[@]}}" -gt 0 ]; do
         unset "torchx_pids[torchx_i]"
         if [ "$torchx_one" != 0 ] && [ "$torchx_code" = 0 ]; then
             torchx_code=$torchx_one
-            if [ -z "$torchx_killed" ] && {{ {ends} || [ "$torchx_attempt" -lt {max_retries} ]; }}; then
-                [ "$torchx_attempt" -lt {max_retries} ] || true >"$torchx_notes/ending"
+            if [ -z "$torchx_killed" ] && {{ {ends} || [ -n "$torchx_again" ]; }}; then
+                [ -n "$torchx_again" ] || true >"$torchx_notes/ending"
                 torchx_end
                 sleep 10 &
                 torchx_timer=$!
@@ -207,7 +209,7 @@ while [ "${{#torchx_pids[@]}}" -gt 0 ]; do
     fi
 done
 [ -z "$torchx_timer" ] || {{ disown "$torchx_timer"; kill "$torchx_timer"; }} 2>/dev/null
-if [ "$torchx_code" != 0 ] && [ -z "$torchx_killed" ] && [ "$torchx_attempt" -lt {max_retries} ]; then
+if [ "$torchx_code" != 0 ] && [ -z "$torchx_killed" ] && [ -n "$torchx_again" ]; then
     exit {requeue} # LSF starts the app again
 fi
 [ "$torchx_code" != {requeue} ] || torchx_code=1
