@@ -78,7 +78,7 @@ class JobTable:
         """
         called = time.monotonic()
         with self._lock:
-            if self._error is not None and newer_than is None:
+            if self._error is not None:
                 newer_than = called  # an earlier failure is none of this call
             due = self._asked + MIN_INTERVAL_S
             stale = newer_than is not None and self._asked < newer_than

@@ -286,8 +286,8 @@ def _gpus(count: int, exclusive: bool) -> list[str]:
 def _last(request: LsfBsub, opts: LsfOpts, shell: str, script: str, retries: int) -> list[str]:
     requeue = ["-Q", str(REQUEUE_CODE)] if retries > 0 else []
     more = [*notify_flags(opts.notify), *split_bsub_args(opts.bsub_args)]
-    # a shell of LSF's reads it
-    return [*requeue, *more, f"{shell} {shlex.quote(f'{request.folder}/{script}')}"]
+    # a shell of LSF's reads it, which signals would end before ours
+    return [*requeue, *more, f"exec {shell} {shlex.quote(f'{request.folder}/{script}')}"]
 
 
 def _role_script(request: LsfBsub, opts: LsfOpts, index: int, note: RoleNote, ends: bool) -> str:
