@@ -309,11 +309,15 @@ class Runner:
             if plan and plan[1] and time.monotonic() >= plan[0]:
                 plan[0] = time.monotonic() + gap_s
                 number = getattr(signal, f"SIG{plan[1].pop(0)}")
-                for group in (pid, *self.launched()):
-                    try:
-                        os.killpg(group, number)
-                    except ProcessLookupError:
-                        continue
+                self.kill_groups([pid, *self.launched()], number)
+
+    @staticmethod
+    def kill_groups(groups, number):
+        for group in groups:
+            try:
+                os.killpg(group, number)
+            except ProcessLookupError:
+                continue
 
     def launched(self):
         try:
@@ -335,6 +339,8 @@ class Runner:
         if killed is None and code in self.retry_codes:
             self.set(element, stat="PEND", reason="Requeued job is waiting for rescheduling;")
             return
+        if killed is not None:
+            self.kill_groups(self.launched(), signal.SIGKILL)
         self.write_output(element, code)
         values = {"stat": "EXIT" if code else "DONE", "code": code, "ended": time.time()}
         self.set(element, **values)
@@ -542,11 +548,22 @@ def bqueues(arguments):
 
 def blaunch(arguments):
     """Runs a task in a process group of its own, and hands signals on to all of it."""
+    tasks, early = [], []
+
+    def hand_on(number, _):
+        if not tasks:
+            early.append(number)
+        for task in tasks:
+            os.killpg(task.pid, number)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, hand_on)
     task = subprocess.Popen(arguments[1:], start_new_session=True)
     with open(home(f"{os.environ['LSB_JOBID']}.groups"), "a") as f:
         f.write(f"{task.pid}\n")
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda number, _: os.killpg(task.pid, number))
+    tasks.append(task)
+    for number in early:
+        os.killpg(task.pid, number)
     code = task.wait()
     sys.exit(128 - code if code < 0 else code)
 

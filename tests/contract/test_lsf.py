@@ -1,6 +1,7 @@
 """``lsf`` keeps the contract of schedulers, on programs that stand in for those of LSF."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from tests.contract import fake_lsf
 from torchx.schedulers.lsf_scheduler import create_scheduler
 from torchx.schedulers.lsf_scheduler._parse import parse_json
-from torchx.specs import AppState
+from torchx.specs import AppState, RetryPolicy
 from torchx.testing.programs import Programs
 from torchx.testing.scheduler_suite import SchedulerContract
 
@@ -86,7 +87,7 @@ class TestLsf(SchedulerContract):
         """Counts; the verb that follows has no answer of an earlier one to go by."""
 
         def count():
-            calls = len(programs.calls())
+            calls = len([call for call in programs.calls() if not call.startswith("blaunch")])
             monkeypatch.setenv("LSF_ENVDIR", str(tmp_path / "lsf" / f"conf-{calls}"))
             return calls
 
@@ -117,7 +118,15 @@ class TestLsf(SchedulerContract):
 
 
 class TestLsfGang(TestLsf):
-    """The whole app as one parallel job."""
+    """The whole app as one parallel job, which starts again as a whole."""
+
+    @pytest.fixture
+    def scheduler(self, programs):
+        scheduler = create_scheduler("test")
+        retries = frozenset({RetryPolicy.APPLICATION})
+        scheduler.features = replace(scheduler.features, retries=retries)  # as with that option
+        yield scheduler
+        scheduler.close()
 
     @pytest.fixture
     def opts(self, tmp_path):

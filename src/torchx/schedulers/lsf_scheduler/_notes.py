@@ -32,11 +32,27 @@ def make_folder(folder: str, record: AppRecord, jobs: Iterable[LsfJob]) -> None:
         data = json.dumps(record.to_data()).encode()
         replace_file(os.path.join(folder, _RECORD), data)
     except OSError as err:
-        msg = (
-            f"option `jobdir`: cannot write `{folder}`: {err.strerror}; give a directory that you "
-            "may write to and that all hosts of the cluster share"
-        )
-        raise InvalidInput(msg) from None
+        raise _unwritable(folder, err) from None
+
+
+def make_base(folder: str) -> None:
+    """Makes the directory that the option ``jobdir`` names.
+
+    Raises:
+        InvalidInput: if that is not possible.
+    """
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except OSError as err:
+        raise _unwritable(folder, err) from None
+
+
+def _unwritable(folder: str, err: OSError) -> InvalidInput:
+    msg = (
+        f"option `jobdir`: cannot write `{folder}`: {err.strerror}; give a directory that you may "
+        "write to and that all hosts of the cluster share"
+    )
+    return InvalidInput(msg)
 
 
 def read_record(folder: str) -> AppRecord | None:

@@ -116,7 +116,7 @@ def build_request(app: AppDef, app_id: str, opts: LsfOpts, facts: Facts) -> LsfB
         role.args, role.env, role.mounts = list(role.args), dict(role.env), list(role.mounts)
     request = LsfBsub(opts.jobdir, app_id, own, opts, ["/bin/bash"], facts)
     _check_folder(request.folder, opts.gang)
-    _check_retries(app, opts.gang)
+    _warn_of_retries(app, opts.gang)
     for role in app.roles:
         _check_role(role, runtime_of(role, opts, facts))
     return request
@@ -124,9 +124,22 @@ def build_request(app: AppDef, app_id: str, opts: LsfOpts, facts: Facts) -> LsfB
 
 def runtime_of(role: Role, opts: LsfOpts, facts: Facts) -> str:
     """How the replicas of a role are run."""
-    if opts.runtime is not None:
-        return opts.runtime
-    return "none" if not role.image or role.image in facts.dirs else "docker"
+    if runs_on_host(role.image, opts.runtime, role.image in facts.dirs):
+        return "none"
+    return opts.runtime or "docker"
+
+
+def runs_on_host(image: str, runtime: CfgVal, is_dir: bool) -> bool:
+    """Whether the replicas of a role run without a container.
+
+    >>> runs_on_host("", None, False), runs_on_host("ubuntu:24.04", None, False)
+    (True, False)
+
+    Args:
+        runtime: the option.
+        is_dir: whether the image is a directory.
+    """
+    return (not image or is_dir) if runtime is None else runtime == "none"
 
 
 # -- checks -------------------------------------------------------------------------------------
@@ -142,19 +155,13 @@ def _check_folder(folder: str, gang: bool) -> None:
         raise InvalidInput(msg)
 
 
-def _check_retries(app: AppDef, gang: bool) -> None:
-    replicas = sum(role.num_replicas for role in app.roles)
+def _warn_of_retries(app: AppDef, gang: bool) -> None:
+    if gang or sum(role.num_replicas for role in app.roles) == 1:
+        return
     for role in app.roles:
         if role.max_retries <= 0:
             continue
-        application = RetryPolicy(role.retry_policy) is RetryPolicy.APPLICATION
-        if gang and not application:
-            msg = (
-                f"role `{role.name}`: with `gang` all replicas start again together: "
-                "use retry policy APPLICATION"
-            )
-            raise UnsupportedRequest(msg)
-        if application and not gang and replicas > 1:
+        if RetryPolicy(role.retry_policy) is RetryPolicy.APPLICATION:
             logger.warning(
                 "role `%s`: when a replica fails, LSF starts it alone again and not the whole "
                 "application; retry policy REPLICA says so, and option `gang` starts all again",

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from torchx.errors import BackendUnavailable, InvalidInput
+from torchx._startup.lazy_logger import get_logger
+from torchx.errors import BackendUnavailable
 from torchx.schedulers._core.snapshot import ReplicaSnapshot
 from torchx.schedulers.api import (
     AppDef,
@@ -29,8 +30,10 @@ from torchx.workspace.api import WorkspaceMixin
 from . import _client, _logs, _notes
 from ._job import Notes, clean_app_id
 from ._options import LsfOpts, check_options
-from ._request import Facts, LsfBsub, build_request
+from ._request import Facts, LsfBsub, build_request, runs_on_host
 from ._states import AppView, LsfSnapshot, Row, snapshot
+
+logger = get_logger(__name__)
 
 _LONGEST_WAIT_S = 30.0
 """What is killed before it starts leaves no note."""
@@ -65,42 +68,37 @@ class LsfScheduler(WorkspaceMixin[None], Scheduler[LsfOpts]):
         return LsfOpts.as_runopts()
 
     def _features_with(self, cfg: Any) -> SchedulerFeatures:
-        """With containers there are mounts; without, `build_request` says what they need."""
-        return replace(self.features, mounts=True)
+        """With containers there are mounts; without, `build_request` says what they need.
+
+        A gang starts again as a whole.
+        """
+        gang = {"retries": frozenset({RetryPolicy.APPLICATION})} if cfg.get("gang") else {}
+        return replace(self.features, mounts=True, **gang)
 
     def _validate(self, app: AppDef, scheduler: str, cfg: object = None) -> None:
         """A role without a resource is accepted: the cluster has defaults."""
 
     def _pre_build_validate(self, app: AppDef, scheduler: str, cfg: Any) -> None:
-        if not isinstance(cfg, Mapping):
-            return
-        check_options(cfg)
-        if cfg.get("runtime") in ("docker", "apptainer") and any(r.workspace for r in app.roles):
-            msg = (
-                f"a workspace is copied for programs that run on the hosts themselves: with "
-                f"`runtime={cfg['runtime']}`, put it into the image instead, or mount it"
-            )
-            raise InvalidInput(msg)
+        if isinstance(cfg, Mapping):
+            check_options(cfg)
 
     def caching_build_workspace_and_update_role(
         self, role: Role, cfg: Mapping[str, CfgVal], build_cache: dict[object, object]
     ) -> None:
-        """Copies the workspace of a role to ``workspace`` in ``jobdir``, where the role runs."""
-        if not role.workspace:
+        """Copies the workspace of a role to ``workspace`` in ``jobdir``, where the role runs.
+
+        Nothing is done without ``jobdir``, and for a role that runs in a container.
+        """
+        if not role.workspace or cfg.get("jobdir") is None:
+            return
+        if not runs_on_host(role.image, cfg.get("runtime"), _is_dir(role.image)):
+            logger.info("role `%s` runs in a container: its workspace is not copied", role.name)
             return
         # it takes longer to import than a status takes to show
         from torchx.workspace.dir_workspace import DirWorkspaceMixin
 
-        given = cfg.get("jobdir")
-        base = os.path.abspath(os.path.expanduser(str(given))) if given is not None else None
-        if base is None:
-            msg = "a workspace needs the option `jobdir`: a shared directory for its copy"
-            raise InvalidInput(msg)
-        try:
-            os.makedirs(base, exist_ok=True)
-        except OSError as err:
-            msg = f"option `jobdir`: cannot make `{base}`: {err.strerror}"
-            raise InvalidInput(msg) from None
+        base = os.path.abspath(os.path.expanduser(str(cfg["jobdir"])))
+        _notes.make_base(base)
         where = {**cfg, "job_dir": os.path.join(base, "workspace")}
         DirWorkspaceMixin().caching_build_workspace_and_update_role(role, where, build_cache)
 

@@ -159,7 +159,7 @@ torchx_left=0
 torchx_host=''
 for torchx_role in {roles}; do
     torchx_k=0
-    while [ "$torchx_k" -lt "${{torchx_role##*:}}" ]; do
+    while [ -z "$torchx_killed" ] && [ "$torchx_k" -lt "${{torchx_role##*:}}" ]; do
         while [ "$torchx_left" -lt {cpus} ] && [ $# -ge 2 ]; do
             torchx_host=$1 torchx_left=$2
             shift 2
