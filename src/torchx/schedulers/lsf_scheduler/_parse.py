@@ -153,9 +153,7 @@ def parse_submitted(stdout: str) -> str:
 _WRAPPED = re.compile(r"\n {21}")
 _HEAD = re.compile(r"Job <(?P<id>\d+)(?:\[(?P<index>\d+)\])?>, Job Name <(?P<name>[^>]*)>")
 _DESCRIPTION = re.compile(r"Job Description <([^>]*)>")
-_HOST = re.compile(
-    r"[Dd]ispatched to <([^>]*)>|[Ss]tarted (?:\d+ Task\(s\) )?on (?:Host\(s\) )?<([^>]*)>"
-)
+_HOST = re.compile(r": (?:Dispatched|Started)[^<;]*<([^>]*)>")
 _EXIT_CODE = re.compile(r"Exited with exit code (\d+)")
 _EXIT_SIGNAL = re.compile(r"Exited by signal (\d+)")
 _TERM = re.compile(r"\b(TERM_[A-Z_]+)")
@@ -186,7 +184,7 @@ def parse_bhist(text: str) -> list[Row]:
                 stat=stat,
                 exit_code=code,
                 exit_reason=reason[1] if reason is not None else "",
-                host=_first_host(host[1] or host[2]) if host is not None else "",
+                host=_first_host(host[1]) if host is not None else "",
                 description=description[1] if description is not None else "",
             )
         )

@@ -72,8 +72,10 @@ class LsfScheduler(WorkspaceMixin[None], Scheduler[LsfOpts]):
 
         A gang starts again as a whole.
         """
-        gang = {"retries": frozenset({RetryPolicy.APPLICATION})} if cfg.get("gang") else {}
-        return replace(self.features, mounts=True, **gang)
+        retries = self.features.retries
+        if cfg.get("gang"):
+            retries = frozenset({RetryPolicy.APPLICATION})
+        return replace(self.features, mounts=True, retries=retries)
 
     def _validate(self, app: AppDef, scheduler: str, cfg: object = None) -> None:
         """A role without a resource is accepted: the cluster has defaults."""
