@@ -183,9 +183,12 @@ class Runner:
             self.reap()
             self.signal_all()
             self.save()
-            if select.select([got], [], [], 0.05)[0]:
+            if select.select([got], [], [], self.pause_s())[0]:
                 os.read(got, 4096)
         self.save()
+
+    def pause_s(self):
+        return 0.05 if self.kills or "-W" in self.job["options"] else 0.2
 
     def save(self):
         if self.changed:

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -10,7 +9,6 @@ from tests.contract import fake_lsf
 from torchx.schedulers.lsf_scheduler import create_scheduler
 from torchx.schedulers.lsf_scheduler._parse import parse_json
 from torchx.specs import AppState, RetryPolicy
-from torchx.testing.programs import Programs
 from torchx.testing.scheduler_suite import SchedulerContract
 
 
@@ -22,15 +20,8 @@ class TestLsf(SchedulerContract):
     many_replicas = 40
 
     @pytest.fixture
-    def programs(self, tmp_path, monkeypatch):
-        (tmp_path / "lsf").mkdir()
-        monkeypatch.setenv("FAKE_LSF_DIR", str(tmp_path / "lsf"))
-        monkeypatch.setenv("LSF_ENVDIR", str(tmp_path / "lsf" / "conf"))  # a cluster of its own
-        monkeypatch.setenv("TORCHX_HOME", str(tmp_path / "home"))
-        script = Path(fake_lsf.__file__)
-        programs = Programs.of_script(tmp_path / "bin", script, fake_lsf.PROGRAMS)
-        with programs.on_path():
-            yield programs
+    def programs(self, lsf_programs):
+        return lsf_programs
 
     @pytest.fixture
     def scheduler(self, programs):

@@ -20,6 +20,7 @@ from torchx.schedulers.api import (
     Role,
     Scheduler,
     SchedulerFeatures,
+    one_look,
     runopts,
 )
 from torchx.schedulers.ids import make_unique
@@ -229,12 +230,15 @@ class LsfScheduler(WorkspaceMixin[None], Scheduler[LsfOpts]):
             _notes.note(view.folder, note)
 
     def end_after_failure(self, app_id: str) -> ReplicaSnapshot | None:
-        """As everywhere; also where the job that failed could not call bkill on its host."""
-        failed = super().end_after_failure(app_id)
-        if failed is not None:
-            found = self.snapshot(app_id)
-            if isinstance(found, LsfSnapshot) and found.view.notes.unended:
-                self.end_rest(found)
+        """As everywhere; also where the job that failed could not end the others: LSF had killed
+        it, or there is no bkill on its host."""
+        with one_look():
+            failed = super().end_after_failure(app_id)
+            found = self.snapshot(app_id) if failed is not None else None
+            if isinstance(found, LsfSnapshot):
+                notes = found.view.notes
+                if notes.unended or not notes.ending:
+                    self.end_rest(found)
         return failed
 
     # -- logs -------------------------------------------------------------------------------

@@ -45,8 +45,9 @@ if [ -z "$torchx_attempt" ]; then
     done
 fi
 torchx_note() {{ {{ true >"$torchx_notes/$1"; }} 2>/dev/null; }}
-torchx_killed=''
-trap : HUP QUIT USR1 USR2
+torchx_killed='' torchx_limit=''
+trap : HUP QUIT USR1
+trap torchx_limit=1 USR2 # the run time limit, or a warning that the user asked for
 trap torchx_killed=1 INT TERM
 if [ -e "$torchx_notes/ending" ] || [ -e "$torchx_notes/cancelled" ]; then
     exit 143 # the app came to its end before this replica began
@@ -72,6 +73,7 @@ fi
 
 _TAIL = """\
 trap '' INT TERM
+[ "$torchx_code" != 140 ] || torchx_killed=$torchx_killed$torchx_limit
 [ -z "$torchx_killed" ] || torchx_note "killed-$torchx_id-$torchx_attempt"
 torchx_note "exit-$torchx_id-$torchx_attempt-$torchx_code"
 if [ "$torchx_code" = 0 ] || [ -n "$torchx_killed" ] || [ $# -gt 0 ]; then

@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+from tests.lsf_programs import lsf_programs  # noqa: F401 - a fixture
+
 DOCKER = """
 import json, os, sys
 assert sys.argv[1] == "run", sys.argv
