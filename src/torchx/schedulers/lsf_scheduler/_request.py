@@ -119,6 +119,7 @@ def build_request(app: AppDef, app_id: str, opts: LsfOpts, facts: Facts) -> LsfB
     _warn_of_retries(app, opts.gang)
     for role in app.roles:
         _check_role(role, runtime_of(role, opts, facts))
+    request.jobs()  # which refuses what cannot be said
     return request
 
 

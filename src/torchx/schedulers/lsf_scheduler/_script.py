@@ -125,12 +125,14 @@ _RUN_DOCKER = """\
 torchx_name={name}-$torchx_k
 [ "$torchx_attempt" = 0 ] || torchx_name=$torchx_name-r$torchx_attempt
 # the client alone would be ended, and leave the container behind
-trap 'torchx_killed=1; docker stop --time 5 "$torchx_name" >/dev/null 2>&1 &' INT TERM
+trap 'torchx_killed=1$torchx_killed; docker stop --time 5 "$torchx_name" >/dev/null 2>&1 &' INT TERM
 env {variables}{command} </dev/null >"$torchx_log.out" 2>"$torchx_log.err" &
 torchx_pid=$!
 wait "$torchx_pid"
 torchx_code=$?
-while [ -n "$torchx_killed" ] && kill -0 "$torchx_pid" 2>/dev/null; do
+torchx_seen=''
+while [ "$torchx_killed" != "$torchx_seen" ]; do # a signal has ended the wait
+    torchx_seen=$torchx_killed
     wait "$torchx_pid"
     torchx_code=$?
 done

@@ -214,6 +214,22 @@ def test_the_command_line_of_docker(tmp_path, containers):
     assert logged(tmp_path) == "hi $H\n"
 
 
+def test_a_container_that_is_to_end_is_stopped_by_its_name(tmp_path, containers):
+    program = containers.parent / "bin" / "docker"
+    text = program.read_text().replace(
+        'assert sys.argv[1] == "run", sys.argv',
+        'if sys.argv[1] == "stop":\n    open(os.environ["RECORD"] + ".stop", "w").write('
+        '" ".join(sys.argv[1:]))\n    sys.exit()',
+    )
+    program.write_text(text)
+    role = Role("r", "i", entrypoint="sh", args=["-c", "kill -TERM $$PPID; sleep 0.5; exit 7"])
+    done = run_role(role, tmp_path, "docker")
+    assert done.returncode == 7
+    assert {"killed-0-0-0", "exit-0-0-0-7"} <= {*notes(tmp_path)}
+    stopped = containers.with_name("record.json.stop")
+    assert stopped.read_text() == "stop --time 5 app-x-r-0"
+
+
 def test_containers_of_later_attempts_have_names_of_their_own(tmp_path, containers):
     role = Role("r", "i", entrypoint="false", max_retries=1, retry_policy=RetryPolicy.REPLICA)
     run_role(role, tmp_path, "docker", host_network=True)
