@@ -12,6 +12,7 @@ from torchx.errors import (
     CommandFailed,
     InvalidInput,
     JobStartError,
+    ProgramNotFound,
     UnexpectedReply,
 )
 from torchx.schedulers._core.command import BackendPrograms, Waiting
@@ -176,6 +177,8 @@ def _submit(job: LsfJob) -> str:
     for pause_s in (*RETRY_PAUSES_S, None):
         try:
             return _parse.parse_submitted(PROGRAMS.run(job.argv, timeout_s=TIMEOUT_S))
+        except ProgramNotFound:
+            raise
         except (BackendUnavailable, UnexpectedReply) as err:
             found = with_retries(lambda: _bjobs(job.name), RETRY_PAUSES_S, waiting.transient)
             if found:
