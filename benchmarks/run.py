@@ -99,14 +99,13 @@ WORKLOADS = [
         ("python", str(SCRIPTS / "workspace_20k.py")),
         {
             "walk_s": Budget(1 / 3, "other"),
-            "copy_s": Budget(0.3, "other"),  # a C program with two threads takes 0.15
+            "copy_s": Budget(1 / 4, "other"),
             "context_s": Budget(1 / 4, "other"),
             "build_s": Budget(1.25, "other"),  # nearly all of it is the daemon
             "rebuild_s": Budget(1 / 4, "other"),
         },
         most_runs=3,
     ),
-    script("workspace_again", copy_s=Budget(1 / 8, "other")),
     script("components_500", run_s=TENTH, builtins_s=Budget(1 / 3, "other")),
     script("overlay_10k", seconds=TENTH),
     script("macros_apply", apply_us=TENTH),

@@ -11,24 +11,67 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+from tests.docker_engine import docker_engine  # noqa: F401 - a fixture
+from tests.left_out import SERIAL, LeftOut
 
 TEST_RUN_VARIABLE = "TEST_RUN_ID"
 """Set for the whole run: a process that a test left behind has it in its environment."""
 
 _LEFTOVER_GRACE_S = 10
 
+NOWHERE = {
+    "docker": ("DOCKER_HOST", "unix:///nonexistent/docker.sock"),
+    "slurm": ("SLURM_CONF", "/dev/null"),
+}
+"""By marker, the variable that leads to an engine, and its value for tests that must not use it.
+
+Slurm looks 60 times for a file that is missing, and refuses an empty one at once.
+"""
+
+# How fast an example is depends on what else the machine does: no test asks.
+settings.register_profile("torchx", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("torchx")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(LeftOut(config))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """More workers than cores, as most tests wait; none for tests that are named one by one."""
+    if all("::" in arg for arg in config.args):
+        return 0
+    if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
+        return None  # pytest-xdist reads it
+    return max(8, os.cpu_count() or 1)
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Lets one worker run the tests that cannot run side by side."""
+    for name in SERIAL:
+        if item.get_closest_marker(name):
+            item.add_marker(pytest.mark.xdist_group(name))
+
 
 @pytest.fixture(autouse=True)
 def isolated(
-    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[None]:
-    """Gives the test a home, a working directory and signal handlers of its own."""
+    """Gives the test a home, a working directory and signal handlers of its own, and no engine."""
     folder = tmp_path_factory.getbasetemp() / "isolated" / str(next(_COUNTER))
     for name in ("home", "cwd"):
         (folder / name).mkdir(parents=True)
     for name in [*os.environ]:
         if name.startswith("TORCHX") or name in ("LOGLEVEL", "NO_COLOR", "FORCE_COLOR"):
             monkeypatch.delenv(name)
+    for engine, (name, value) in NOWHERE.items():
+        if request.node.get_closest_marker(engine) is None:
+            monkeypatch.setenv(name, value)
     monkeypatch.setenv("HOME", str(folder / "home"))
     monkeypatch.setenv("TORCHX_HOME", str(folder / "home" / ".torchx"))
     monkeypatch.chdir(folder / "cwd")

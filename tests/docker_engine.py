@@ -1,7 +1,12 @@
-"""A real Docker daemon and images on it, for tests that are skipped where there is none."""
+"""A real Docker daemon and images on it, for tests that are left out unless told to use them."""
 
+import contextlib
+import fcntl
 import functools
 import importlib.util
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,8 +21,8 @@ def why_not() -> str:
     """Why tests cannot use Docker; empty if they can."""
     if importlib.util.find_spec("docker") is None:
         return "the Python package is missing, install it with: pip install 'torchx[docker]'"
+    from torchx._docker import connect
     from torchx.errors import BackendUnavailable
-    from torchx.schedulers.docker_scheduler._client import connect
 
     try:
         client = connect()
@@ -29,15 +34,16 @@ def why_not() -> str:
         client.close()
 
 
-def skip_without_docker() -> None:
-    """Skips a module as a whole, so that its reason is told once."""
+@pytest.fixture(scope="session")
+def docker_engine() -> None:
+    """Skips the test without a daemon that has the image; no test touches one before."""
     if why_not():
-        pytest.skip(f"no Docker: {why_not()}", allow_module_level=True)
+        pytest.skip(f"no Docker: {why_not()}")
 
 
 needs_docker = [
     pytest.mark.docker,
-    pytest.mark.skipif(bool(why_not()), reason=f"no Docker: {why_not()}"),
+    pytest.mark.usefixtures("docker_engine"),
     pytest.mark.timeout(300),
 ]
 
@@ -57,14 +63,23 @@ def image_with_init(client: Any) -> str:
     """
     base = image_id(client, PYTHON_IMAGE)
     tag = "torchx-test/python-init"
-    found = [i for i in client.images.list(name=tag) if i.labels.get("base") == base]
-    if found:
-        return str(found[0].id)
-    container = client.containers.create(base, ["true"])
-    try:
-        made = container.commit(
-            tag, changes=['ENTRYPOINT ["/usr/bin/tini", "--"]', f"LABEL base={base}"]
-        )
-    finally:
-        container.remove()
-    return str(made.id)
+    with _one_at_a_time():
+        found = [i for i in client.images.list(name=tag) if i.labels.get("base") == base]
+        if found:
+            return str(found[0].id)
+        container = client.containers.create(base, ["true"])
+        try:
+            made = container.commit(
+                tag, changes=['ENTRYPOINT ["/usr/bin/tini", "--"]', f"LABEL base={base}"]
+            )
+        finally:
+            container.remove()
+        return str(made.id)
+
+
+@contextlib.contextmanager
+def _one_at_a_time() -> Iterator[None]:
+    """Holds back all other test runs of this machine."""
+    with open(Path(tempfile.gettempdir(), "torchx-test-image.lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

@@ -183,10 +183,10 @@ class DockerRefused(TorchXError, RuntimeError):
     """The Docker daemon answered with an error.
 
     Args:
-        status: HTTP status.
+        status: HTTP status; 0 for an error in the middle of a transfer.
     """
 
-    def __init__(self, message: str, status: int) -> None:
+    def __init__(self, message: str, status: int = 0) -> None:
         super().__init__(message)
         self.status = status
 
@@ -203,7 +203,7 @@ class RefusedByRegistry(InvalidInput):
         self.status = status
 
 
-class TransferFailed(TorchXError, RuntimeError):
+class TransferFailed(DockerRefused):
     """The Docker daemon could not pull or push an image; its own words are the message."""
 
 

@@ -18,6 +18,7 @@ torchx.schedulers.api: AppDryRunInfo DescribeAppResponse ListAppResponse Schedul
 torchx.schedulers.ids: make_unique
 torchx.schedulers.local_scheduler: AppId COMBINED_LOG STDOUT_LOG STDERR_LOG CWDImageProvider
     ImageProvider LocalOpts Opts LocalScheduler LogIterator PopenRequest _LocalAppDef
+torchx.schedulers.slurm_scheduler: SLURM_STATES SlurmScheduler
 torchx.specs: AppDef AppDryRunInfo AppHandle AppState AppStatus ReplicaStatus Role RoleStatus
     make_app_handle parse_app_handle parse_mounts resource runopts macros
 torchx.specs.api: AppDef AppDryRunInfo AppState AppStatus ReplicaStatus Role RoleStatus is_started
@@ -30,6 +31,7 @@ torchx: specs
 torchx.runner: Runner
 torchx.schedulers: SchedulerFactory
 torchx.schedulers.local_scheduler: create_scheduler
+torchx.schedulers.slurm_scheduler: create_scheduler
 torchx.specs: AppDef AppDryRunInfo AppState AppStatus CfgVal Role RoleStatus parse_app_handle macros
     resource
 torchx.specs.api: is_terminal ReplicaState ReplicaStatus
@@ -58,6 +60,12 @@ ELSEWHERE = """
 torchx: apps pipelines
 torchx.specs: AppDef Role Resource named_resources
 torchx.runner: get_runner
+torchx.schedulers.slurm_scheduler: SBATCH_JOB_OPTIONS SBATCH_GROUP_OPTIONS SLURM_JOB_DIRS
+    SlurmBatchRequest SlurmOpts SlurmReplicaRequest appstate_from_slurm_state get_appstate_from_job
+    version subprocess _apply_app_id_env _get_job_dirs _partition_memmb _save_job_dir
+    _should_use_gpus_per_node_from_version
+torchx.schedulers.slurm_scheduler.SlurmScheduler: _describe_squeue _describe_sacct _list_squeue
+    _list_sacct
 torchx.util.colors: GREEN BLUE ORANGE GRAY ENDC
 """
 CLIENTS = {
@@ -81,13 +89,22 @@ def imports(text: str) -> list[tuple[str, str]]:
     return found
 
 
+def attribute(path: str, name: str) -> object:
+    """An attribute of a module, or of a class in one."""
+    try:
+        return getattr(importlib.import_module(path), name)
+    except ModuleNotFoundError:
+        module, _, owner = path.rpartition(".")
+        return getattr(getattr(importlib.import_module(module), owner), name)
+
+
 @pytest.mark.parametrize(
     ("client", "module", "name"),
     [(client, *item) for client, text in CLIENTS.items() for item in imports(text)],
 )
 def test_a_name_that_a_client_imports_is_there(client, module, name):
     try:
-        value = getattr(importlib.import_module(module), name)
+        value = attribute(module, name)
     except AttributeError:
         value = importlib.import_module(f"{module}.{name}")
     assert value is not None

@@ -13,7 +13,9 @@ import sys
 import time
 from pathlib import Path
 
-PROGRAMS = ("sbatch", "squeue", "sacct", "scancel", "scontrol", "sinfo", "srun")
+CLIENT_PROGRAMS = ("sbatch", "squeue", "sacct", "scancel", "sinfo")
+NODE_PROGRAMS = ("srun", "scontrol", "scancel")
+"""What jobs call themselves."""
 KILL_AFTER_S = 3
 
 
@@ -87,7 +89,7 @@ def sbatch(arguments: list[str]) -> int:
         "flag": "",
     }
     store(job)
-    me = [sys.executable, os.path.abspath(__file__), "run", job_id]
+    me = [sys.executable, "-I", "-S", os.path.abspath(__file__), "run", job_id]
     with open(os.devnull, "r+b") as null:
         subprocess.Popen(me, stdin=null, stdout=null, stderr=null, start_new_session=True)
     print(job_id)  # noqa: T201 - a program
@@ -137,43 +139,57 @@ def srun(arguments: list[str]) -> int:
     group = option(options, "het-group", "0")
     count = int(option(options, "ntasks") or os.environ[f"FAKE_NODES_{group}"])
     text = sys.stdin.buffer.read()
-    tasks = []
-    for rank in range(count):
-        env = {**os.environ, "SLURM_PROCID": str(rank), "SLURMD_NODENAME": "localhost"}
-        task = subprocess.Popen(command, stdin=subprocess.PIPE, env=env)
-        assert task.stdin is not None
-        task.stdin.write(text)
-        task.stdin.close()
-        tasks.append(task)
+    tasks: list[subprocess.Popen[bytes]] = []
     ended: list[float] = []
 
     def end(*_: object) -> None:
         ended.append(time.monotonic())
         for task in tasks:
-            kill_tree(task.pid, signal.SIGTERM)
+            if task.poll() is None:
+                kill_tree(task.pid, signal.SIGTERM)
 
     signal.signal(signal.SIGTERM, end)
+    for rank in range(count):
+        if ended:
+            break
+        env = {**os.environ, "SLURM_PROCID": str(rank), "SLURMD_NODENAME": "localhost"}
+        env["SLURM_STEP_NUM_TASKS"] = env["SLURM_STEP_NUM_NODES"] = str(count)
+        task = subprocess.Popen(command, stdin=subprocess.PIPE, env=env)
+        tasks.append(task)
+        assert task.stdin is not None
+        task.stdin.write(text)
+        task.stdin.close()
     code = 0
     while any([task.poll() is None for task in tasks]):  # noqa: C419 - all are looked at
         bad = [t.returncode for t in tasks if t.returncode]
-        if bad and not ended:
+        if bad and not ended and option(options, "kill-on-bad-exit") != "0":
             end()
         if ended and time.monotonic() - ended[0] > KILL_AFTER_S:
             for task in tasks:
-                kill_tree(task.pid, signal.SIGKILL)
+                if task.poll() is None:
+                    kill_tree(task.pid, signal.SIGKILL)
         time.sleep(0.02)
         code = code or (bad[0] if bad else 0)
     return code or next((t.returncode for t in tasks if t.returncode), 0) % 256
 
 
 def kill_tree(pid: int, number: int) -> None:
-    children = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True)
-    for child in children.stdout.split():
-        kill_tree(int(child), number)
-    try:
-        os.kill(pid, number)
-    except ProcessLookupError:
-        return
+    """Signals a process and all below it."""
+    below: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:  # it ended
+            continue
+        below.setdefault(int(fields[1]), []).append(int(stat.parent.name))
+    found = [pid]
+    for each in found:
+        found += below.get(each, [])
+    for each in reversed(found):
+        try:
+            os.kill(each, number)
+        except ProcessLookupError:
+            continue
 
 
 def scancel(arguments: list[str]) -> int:

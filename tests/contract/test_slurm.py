@@ -1,61 +1,45 @@
 """``slurm`` keeps the contract of schedulers."""
 
-import os
-import sys
+import json
+import subprocess
+from pathlib import Path
 
 import pytest
 
 from tests.contract import fake_slurm
-from torchx.schedulers.slurm_scheduler import create_scheduler, version
+from torchx.schedulers.slurm_scheduler import (
+    appstate_from_slurm_state,
+    create_scheduler,
+    version,
+)
+from torchx.specs import AppState
+from torchx.testing.programs import Programs
 from torchx.testing.scheduler_suite import SchedulerContract
 
-
-@pytest.mark.slurm
-class TestSlurm(SchedulerContract):
-    """On the cluster that ``scripts/engines/slurm up`` starts."""
-
-    requires_resource = False
-    timeout_s = 90
-
-    @pytest.fixture
-    def scheduler(self, slurm_cluster):
-        scheduler = create_scheduler("test")
-        yield scheduler
-        scheduler.close()
-
-    @pytest.fixture
-    def other_scheduler(self, slurm_cluster):
-        return create_scheduler("other")
-
-    @pytest.fixture
-    def opts(self):
-        return {"partition": "all"}
+AWAY = "slurm_load_jobs error: Unable to contact slurm controller (connect failure)"
 
 
-class TestSlurmPrograms(SchedulerContract):
-    """On programs that stand in for those of Slurm, where there is no cluster."""
+class SlurmContract(SchedulerContract):
+    """What holds for programs that stand in for those of Slurm, and for the real ones."""
 
     requires_resource = False
-    timeout_s = 30
+    most_queries = {"describe": 1, "list": 2, "cancel": 2, "delete": 2, "log": 0}  # noqa: RUF012 - read only
+    """A list is of squeue and of sacct; where the logs are, the notes of a job tell."""
 
-    @pytest.fixture
-    def programs(self, tmp_path, monkeypatch):
-        folder = tmp_path / "programs"
-        folder.mkdir()
-        for name in fake_slurm.PROGRAMS:
-            program = folder / name
-            program.write_text(
-                f'#!/bin/sh\nexec "{sys.executable}" "{fake_slurm.__file__}" {name} "$@"\n'
-            )
-            program.chmod(0o755)
-        jobs = tmp_path / "slurm"
-        jobs.mkdir()
-        monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
-        monkeypatch.setenv("FAKE_SLURM_DIR", str(jobs))
-        monkeypatch.setenv("SLURM_CONF", str(jobs / "slurm.conf"))  # a cluster of its own
-        version.cache_clear()
-        yield folder
-        version.cache_clear()
+    native_states = (
+        ("PENDING", AppState.PENDING),
+        ("RUNNING", AppState.RUNNING),
+        ("COMPLETING", AppState.RUNNING),
+        ("SUSPENDED", AppState.PENDING),
+        ("COMPLETED", AppState.SUCCEEDED),
+        ("OUT_OF_MEMORY", AppState.FAILED),
+        ("TIMEOUT", AppState.FAILED),
+        ("CANCELLED by 1000", AppState.CANCELLED),
+        ("A_STATE_OF_TOMORROW", AppState.UNKNOWN),
+    )
+
+    def state_of(self, native):
+        return appstate_from_slurm_state(native)
 
     @pytest.fixture
     def scheduler(self, programs):
@@ -66,3 +50,105 @@ class TestSlurmPrograms(SchedulerContract):
     @pytest.fixture
     def other_scheduler(self, programs):
         return create_scheduler("other")
+
+    @pytest.fixture
+    def backend_away(self, programs):
+        return lambda: programs.away(AWAY)
+
+    @pytest.fixture
+    def backend_missing(self, programs):
+        return programs.missing
+
+    @pytest.fixture
+    def refuse_submission(self, programs):
+        return lambda after: programs.refusing("sbatch", after)
+
+    @pytest.fixture
+    def refuse_end(self, programs):
+        return lambda: programs.refusing("scancel")
+
+
+@pytest.mark.slurm
+class TestSlurm(SlurmContract):
+    """On the cluster that ``scripts/engines/slurm up`` starts."""
+
+    timeout_s = 90
+    many_replicas = 4
+    """As many as there are nodes."""
+
+    @pytest.fixture
+    def programs(self, slurm_cluster, tmp_path):
+        names = ["sbatch", "squeue", "sacct", "scancel", "sinfo"]
+        programs = Programs.real(tmp_path / "bin", names)
+        with programs.on_path():
+            yield programs
+
+    @pytest.fixture
+    def opts(self):
+        return {"partition": "all"}
+
+    @pytest.fixture
+    def native_objects(self, programs):
+        def live() -> list[str]:
+            command = ["squeue", "--noheader", "--format=%i"]
+            return subprocess.check_output(command, text=True).split()
+
+        return live
+
+    @pytest.fixture
+    def submitted(self, programs):
+        def script(app_id: str) -> str:
+            command = ["scontrol", "write", "batch_script", app_id, "-"]
+            return subprocess.check_output(command, text=True)
+
+        return script
+
+
+class TestSlurmPrograms(SlurmContract):
+    """On programs that stand in for those of Slurm, where there is no cluster."""
+
+    timeout_s = 90  # on a busy machine Slurm is asked seldom: 20 times as long as an answer takes
+    many_replicas = 100
+
+    @pytest.fixture
+    def folder(self, tmp_path):
+        folder = tmp_path / "slurm"
+        folder.mkdir()
+        return folder
+
+    @pytest.fixture
+    def programs(self, folder, tmp_path, monkeypatch):
+        monkeypatch.setenv("FAKE_SLURM_DIR", str(folder))
+        monkeypatch.setenv("SLURM_CONF", str(folder / "slurm.conf"))  # a cluster of its own
+        script = Path(fake_slurm.__file__)
+        programs = Programs.of_script(tmp_path / "bin", script, fake_slurm.CLIENT_PROGRAMS)
+        on_nodes = Programs.of_script(tmp_path / "node", script, fake_slurm.NODE_PROGRAMS)
+        version.cache_clear()
+        with on_nodes.on_path(), programs.on_path():
+            yield programs
+        version.cache_clear()
+
+    @pytest.fixture
+    def native_objects(self, programs, folder):
+        def live() -> list[str]:
+            jobs = [json.loads(path.read_text()) for path in folder.glob("*.json")]
+            return [job["id"] for job in jobs if job["state"] in ("PENDING", "RUNNING")]
+
+        return live
+
+    @pytest.fixture
+    def submitted(self, programs, folder):
+        return lambda app_id: (folder / f"{app_id}.sh").read_text()
+
+    @pytest.fixture
+    def queries(self, programs, folder, monkeypatch):
+        count = 0
+
+        def queries() -> int:
+            nonlocal count
+            count += 1
+            # another view of the cluster: no answer to an earlier call is at hand
+            monkeypatch.setenv("SLURM_CONF", str(folder / f"slurm{count}.conf"))
+            return sum(not call.startswith("sbatch") for call in programs.calls())
+
+        return queries

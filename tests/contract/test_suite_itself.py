@@ -58,10 +58,10 @@ BROKEN = {
         "test_lines_are_whole_and_in_order",
     ),
     "a policy is dropped": (
-        "def _submit_dryrun(self, app, cfg):\n"
+        "def submit_dryrun(self, app, cfg):\n"
         "    for role in app.roles:\n"
         "        role.retry_policy = RetryPolicy.APPLICATION\n"
-        "    return super()._submit_dryrun(app, cfg)",
+        "    return super().submit_dryrun(app, cfg)",
         "test_a_policy_that_is_not_declared_is_refused",
     ),
     "a declared feature is missing": (

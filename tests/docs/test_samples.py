@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.docker_engine import image_with_init, needs_docker
+from tests.docker_engine import image_with_init
 from tests.slurm_cluster import slurm_cluster, slurm_conf  # noqa: F401 - fixtures
 
 ROOT = Path(__file__).parents[2]
@@ -200,10 +200,11 @@ def test_samples_with_torch_run(page: Path, tmp_path: Path) -> None:
     run([b for b in blocks(page) if b.needs_torch or b.is_file], tmp_path)
 
 
+@pytest.mark.docker
+@pytest.mark.timeout(300)
+@pytest.mark.usefixtures("docker_engine")
 @pytest.mark.parametrize(
-    "page",
-    [pytest.param(p, marks=needs_docker) for p in PAGES if any(b.needs_docker for b in blocks(p))],
-    ids=page_id,
+    "page", [p for p in PAGES if any(b.needs_docker for b in blocks(p))], ids=page_id
 )
 def test_samples_with_docker_run(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -22,7 +22,7 @@ NO_VARIABLES = {
 }
 SPELLED_ELSEWHERE = {
     "settings.py",
-    "schedulers/local_scheduler/_supervise/job.py",  # runs without TorchX on its path
+    "schedulers/local_scheduler/_supervise/processes.py",  # runs without TorchX on its path
     "specs/api.py",  # TORCHX_HOME, the function, in lists of public names
     "specs/__init__.py",
     "version.py",  # TORCHX_IMAGE, the attribute

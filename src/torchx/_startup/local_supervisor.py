@@ -5,7 +5,6 @@ all when there may be a local job: it is up by the time that the job is known. O
 ends with the process that started it. Without this a ``run`` waits for that interpreter.
 """
 
-import _socket
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -31,6 +30,8 @@ class Supervisor:
         if not sys.executable:
             msg = "cannot start a local job: sys.executable does not name a Python interpreter"
             raise JobStartError(msg)
+        import _socket
+
         folder = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), *_FOLDER)
         self.channel, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
         actions = [(os.POSIX_SPAWN_DUP2, theirs.fileno(), 0)]
@@ -102,4 +103,7 @@ def dismiss() -> None:
     while _waiting:
         supervisor = _waiting.pop()
         supervisor.channel.close()
-        os.waitpid(supervisor.pid, 0)
+        try:
+            os.waitpid(supervisor.pid, 0)
+        except ChildProcessError:
+            pass  # where SIGCHLD is ignored, the kernel does it

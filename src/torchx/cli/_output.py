@@ -138,14 +138,12 @@ def out_json(value: object) -> None:
 
 def out_table(headers: "Sequence[str]", rows: "Iterable[Sequence[str]]") -> None:
     """Writes left-aligned columns under dashed headers, two spaces apart."""
-    lines = [list(headers), [], *(list(row) for row in rows)]
-    widths = [max(len(line[i]) for line in lines if line) for i in range(len(headers))]
-    lines[1] = ["-" * width for width in widths]
-    padded = (
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in lines
-    )
-    out("\n".join(padded))
+    columns = []
+    for cells in zip(headers, *rows, strict=True):  # by column, as there may be 10,000 rows
+        width = max(map(len, cells))
+        lines = (cells[0], "-" * width, *cells[1:])
+        columns.append([cell.ljust(width) for cell in lines])
+    out("\n".join([line.rstrip() for line in map("  ".join, zip(*columns, strict=True))]))
 
 
 def error_json(kind: str, message: str, hint: str | None = None) -> None:

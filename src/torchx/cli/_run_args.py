@@ -1,17 +1,18 @@
 """What a run needs, from the command line or from JSON on stdin."""
 
 import argparse
-import inspect
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
+from torchx._startup.dataclass import field, fields, light_dataclass
 from torchx._words import did_you_mean
 from torchx.errors import InvalidInput
 from torchx.specs import CfgVal
 
 if TYPE_CHECKING:
+    import inspect
+
     from torchx.specs import AppDef
 
 MISSING_COMPONENT_ERROR_MSG = (
@@ -21,7 +22,7 @@ MISSING_COMPONENT_ERROR_MSG = (
 )
 
 
-@dataclass
+@light_dataclass
 class TorchXRunArgs:
     """One run. The first three fields are required in JSON."""
 
@@ -89,6 +90,8 @@ def check_component_args(
     fn: "Callable[..., AppDef]", component_name: str, given: Mapping[str, Any]
 ) -> None:
     """Refuses values that the component has no parameter for, or of another type than it takes."""
+    import inspect
+
     parameters = inspect.signature(fn).parameters
     for name, value in given.items():
         parameter = parameters.get(name)
@@ -183,12 +186,12 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _fits(value: object, parameter: inspect.Parameter) -> bool:
+def _fits(value: object, parameter: "inspect.Parameter") -> bool:
     """Whether the JSON value may be given for the parameter as it is."""
     from torchx.util.types import decode_optional
 
     annotation = parameter.annotation
-    if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+    if parameter.kind is parameter.VAR_POSITIONAL:
         return isinstance(value, list) and all(_is_a(item, annotation) for item in value)
     annotation = (
         getattr(annotation, "__origin__", annotation) if _annotated(annotation) else annotation

@@ -3,9 +3,7 @@
 import argparse
 import queue
 import sys
-import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TextIO
 
@@ -22,15 +20,12 @@ from torchx.cli._log_query import (
     parse_regex,
     parse_time,
 )
+from torchx.cli._log_replicas import last_lines, print_replica, print_replicas, replica_reader
 from torchx.cli.cmd_base import SubCommand
-from torchx.errors import UnsupportedRequest
+from torchx.errors import LogsNotFound, UnsupportedRequest
 from torchx.runner import Runner, get_runner
-from torchx.schedulers.api import LogBlock, LogReport, Stream, split_lines
-from torchx.specs import (
-    AppDef,
-    UnknownAppException,
-    UnknownSchedulerException,
-)
+from torchx.schedulers.api import LogBlock, LogReport, Stream, one_look
+from torchx.specs import AppDef
 from torchx.specs.api import is_started
 from torchx.util.colors import ENDC, GREEN
 
@@ -92,7 +87,7 @@ class CmdLog(SubCommand):
         target = _target(args.identifier, args.role)
         if args.verify:
             with get_runner() as runner:
-                _verify(runner, target, args.json)
+                _verify(runner, target, args.attempt, args.json)
             return
         query = LogQuery(
             regex=args.regex,
@@ -182,8 +177,8 @@ def print_log_lines(
 ) -> None:
     """Writes the lines of one replica; a failure is put on the queue and raised."""
     query = LogQuery(regex=regex, should_tail=should_tail, streams=streams)
-    lines = _replica_reader(runner, app_handle, role_name, replica_id, query)
-    _print_replica(LogPrinter(file), lines, query, exceptions)
+    lines = replica_reader(runner, app_handle, role_name, replica_id, query)
+    print_replica(LogPrinter(file), lines, query, exceptions)
 
 
 def _target(identifier: str, role: str | None) -> LogTarget:
@@ -199,30 +194,38 @@ def _print_logs(printer: LogPrinter, runner: Runner, target: LogTarget, query: L
     """Writes the lines; False when the scheduler does not know the app."""
     if target.ids:
         replicas: _Replicas = [(str(target.role), number) for number in target.ids]
+        blocks = _merged_blocks(runner, target.handle, replicas, query)
     else:
-        app = _started_app(runner, target)
-        if app is None:
+        opened = _open_when_started(runner, target, query)
+        if opened is None:
             _output.log().warning("app `%s` not found on `%s`", target.app_id, target.scheduler)
             return False
-        replicas = _replicas_of(app, target)
-    blocks = _merged_blocks(runner, target.handle, replicas, query)
+        replicas, blocks = opened
     if blocks is None:
-        _print_by_replica(printer, runner, target.handle, replicas, query)
+        print_replicas(printer, runner, target.handle, replicas, query)
     else:
         _write_blocks(printer, blocks)
     return True
 
 
-def _started_app(runner: Runner, target: LogTarget) -> AppDef | None:
-    """The app, once it has started; `None` if there is no such app."""
+def _open_when_started(
+    runner: Runner, target: LogTarget, query: LogQuery
+) -> "tuple[_Replicas, Iterator[LogBlock] | None] | None":
+    """The replicas of an app that has started and their merged output; `None` if there is no such
+    app."""
     pause_s = _FIRST_POLL_S
     told = False
     while True:
-        status = runner.status(target.handle)
-        if status is None:
+        with one_look():
+            status = runner.status(target.handle)
+            app = None
+            if status is not None and is_started(status.state):
+                app = runner.describe(target.handle)
+            if app is not None:
+                replicas = _replicas_of(app, target)
+                return replicas, _merged_blocks(runner, target.handle, replicas, query)
+        if status is None or is_started(status.state):
             return None
-        if is_started(status.state):
-            return runner.describe(target.handle)
         if not told:
             told = True
             _output.log().info("Waiting for app `%s` to start: %s", target.app_id, status.state)
@@ -235,8 +238,7 @@ def _replicas_of(app: AppDef, target: LogTarget) -> _Replicas:
     replicas = find_role_replicas(app, target.role)
     if target.role is not None and not replicas:
         role, names = target.role, [role.name for role in app.roles]
-        where = f"{target.scheduler}://{target.app_id}"
-        candidates = [f"{i}: {where}/{name}" for i, name in enumerate(names)]
+        candidates = [f"{i}: {target.handle}/{name}" for i, name in enumerate(names)]
         _output.fail(
             f"app `{target.app_id}` has no role `{role}`.{did_you_mean(role, names)}",
             kind="UnknownRole",
@@ -250,7 +252,7 @@ def _merged_blocks(
 ) -> Iterator[LogBlock] | None:
     """All replicas in the order of time; `None` where only single ones can be read."""
 
-    def read(should_tail: bool) -> Iterator[LogBlock]:
+    def read(should_tail: bool, **more: int) -> Iterator[LogBlock]:
         return runner.log_blocks(
             handle,
             replicas,
@@ -260,52 +262,39 @@ def _merged_blocks(
             should_tail=should_tail,
             streams=query.streams,
             attempt=query.attempt,
+            **more,
         )
 
-    if not hasattr(runner, "log_blocks"):
+    if not hasattr(runner, "log_blocks") or _reads_lines_its_own_way(runner):
         return None
-    tail_first = query.should_tail and query.tail_lines is None
     try:
-        blocks = read(tail_first)
-    except (UnsupportedRequest, UnknownAppException, UnknownSchedulerException):
+        if query.tail_lines is None:
+            blocks = read(query.should_tail)
+        else:
+            blocks = _last_blocks(read, query.tail_lines, query.should_tail)
+    except UnsupportedRequest:
         return None  # the reader of single replicas tells what is wrong, if anything is
-    if not isinstance(blocks, Iterator):  # a stand-in for the runner
-        return None
-    if query.tail_lines is None:
-        return blocks
-    return _last_lines(blocks, query.tail_lines, read if query.should_tail else None)
+    return blocks if isinstance(blocks, Iterator) else None  # None for a stand-in for the runner
 
 
-def _last_lines(
-    blocks: Iterable[LogBlock],
-    count: int,
-    follow: Callable[[bool], Iterable[LogBlock]] | None,
+_OUR_LOG_LINES, _OUR_LOG_BLOCKS = Runner.log_lines, Runner.log_blocks
+
+
+def _reads_lines_its_own_way(runner: Runner) -> bool:
+    """Whether a client has replaced the published method, which then wins over our faster way."""
+    if not isinstance(runner, Runner):
+        return False
+    kind = type(runner)
+    return kind.log_lines is not _OUR_LOG_LINES and kind.log_blocks is _OUR_LOG_BLOCKS
+
+
+def _last_blocks(
+    read: "Callable[..., Iterator[LogBlock]]", count: int, follow: bool
 ) -> Iterator[LogBlock]:
-    """The last lines of each replica in their order, then those that are written later."""
-    kept: dict[tuple[str, int], deque[tuple[int, LogBlock]]] = {}
-    seen: dict[tuple[str, int, int], int] = {}
-    number = 0
-    for block in blocks:
-        last = kept.setdefault((block.role, block.replica), deque(maxlen=count))
-        attempt = (block.role, block.replica, block.attempt)
-        for line in split_lines(block.text):
-            number += 1
-            seen[attempt] = seen.get(attempt, 0) + 1
-            last.append((number, LogBlock(block.role, block.replica, block.attempt, line)))
-    numbered = [entry for last in kept.values() for entry in last]
-    yield from (block for _, block in sorted(numbered, key=lambda entry: entry[0]))
-    if follow is None:
-        return
-    for block in follow(True):
-        attempt = (block.role, block.replica, block.attempt)
-        skip = seen.get(attempt, 0)
-        if not skip:
-            yield block
-            continue
-        lines = split_lines(block.text)
-        seen[attempt] = max(0, skip - len(lines))
-        if len(lines) > skip:
-            yield LogBlock(block.role, block.replica, block.attempt, "".join(lines[skip:]))
+    try:
+        return read(follow, tail_lines=count)
+    except UnsupportedRequest:  # a scheduler of another package, that gives all lines or none
+        return last_lines(read(False), count, read if follow else None)
 
 
 def _write_blocks(printer: LogPrinter, blocks: Iterable[LogBlock]) -> None:
@@ -316,93 +305,21 @@ def _write_blocks(printer: LogPrinter, blocks: Iterable[LogBlock]) -> None:
         printer.abandon()
 
 
-def _print_by_replica(
-    printer: LogPrinter, runner: Runner, handle: str, replicas: _Replicas, query: LogQuery
-) -> None:
-    """Reads every replica in a thread of its own; the first failure is raised, others logged."""
-    if query.attempt is not None:
-        msg = "the scheduler does not keep logs per attempt, leave out --attempt"
-        raise UnsupportedRequest(msg)
-    exceptions: queue.Queue[Exception] = queue.Queue()
-
-    def work(role: str, replica: int) -> None:
-        read = _replica_reader(runner, handle, role, replica, query)
-        try:
-            _print_replica(printer, read, query, exceptions)
-        except Exception as err:  # noqa: BLE001  it is on the queue; a thread would print a traceback
-            _output.log().debug("reading %s/%d ended", role, replica, exc_info=err)
-
-    threads = [
-        threading.Thread(target=work, args=replica, name=f"log-{replica}", daemon=True)
-        for replica in replicas
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    _raise_first(exceptions)
-
-
-def _raise_first(exceptions: "queue.Queue[Exception]") -> None:
-    errors = []
-    while not exceptions.empty():
-        errors.append(exceptions.get())
-    for err in errors[1:]:
-        _output.log().error("%s", err)
-    if errors:
-        raise errors[0]
-
-
-def _replica_reader(
-    runner: Runner, handle: str, role: str, replica: int, query: LogQuery
-) -> Callable[[bool], Iterable[LogBlock]]:
-    """A function that reads the lines of one replica from their beginning."""
-    times = {"since": query.since, "until": query.until}
-
-    def read(should_tail: bool) -> Iterable[LogBlock]:
-        lines = runner.log_lines(
-            handle,
-            role,
-            replica,
-            query.regex,
-            should_tail=should_tail,
-            streams=query.streams,
-            **{key: value for key, value in times.items() if value is not None},
-        )
-        return (LogBlock(role, replica, 0, line) for line in lines)
-
-    return read
-
-
-def _print_replica(
-    printer: LogPrinter,
-    read: Callable[[bool], Iterable[LogBlock]],
-    query: LogQuery,
-    exceptions: "queue.Queue[Exception]",
-) -> None:
-    try:
-        if query.tail_lines is None:
-            blocks = read(query.should_tail)
-        else:
-            follow = read if query.should_tail else None
-            blocks = _last_lines(read(False), query.tail_lines, follow)
-        for block in blocks:
-            printer.write(block.role, block.replica, None, block.text)
-    except BrokenPipeError:
-        printer.abandon()
-    except Exception as err:
-        exceptions.put(err)
-        raise
-
-
-def _verify(runner: Runner, target: LogTarget, as_json: bool) -> None:
+def _verify(runner: Runner, target: LogTarget, attempt: int | None, as_json: bool) -> None:
     """Reports lines and bytes of every log; ends with 1 when something is missing."""
     replicas = [(str(target.role), number) for number in target.ids] or None
-    reports = [
-        report
-        for report in runner.verify_logs(target.handle, replicas)
-        if target.role in (None, report.role)
-    ]
+    found = runner.verify_logs(target.handle, replicas)
+    reports = [report for report in found if target.role in (None, report.role)]
+    if target.role is not None and not reports:
+        names = ", ".join(dict.fromkeys(report.role for report in found))
+        msg = f"app `{target.app_id}` has no role `{target.role}`, it has: {names}"
+        raise LogsNotFound(msg)
+    if attempt is not None:
+        latest = max((report.attempt for report in reports), default=0)
+        reports = [report for report in reports if report.attempt == attempt]
+        if not reports:
+            msg = f"there is no attempt {attempt} of app `{target.app_id}`, the latest is {latest}"
+            raise LogsNotFound(msg)
     if as_json:
         _output.out_json([_report_json(report) for report in reports])
     else:

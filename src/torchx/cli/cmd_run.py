@@ -4,10 +4,9 @@ import argparse
 import dataclasses
 import os
 import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from torchx._startup import local_supervisor
 from torchx.cli import _arguments, _errors, _output, _secrets
@@ -34,6 +33,9 @@ from torchx.specs import (
     InvalidRunConfigException,
     Workspace,
 )
+
+if TYPE_CHECKING:
+    from threading import Thread
 
 __all__ = [
     "LOCAL_SCHEDULER_WARNING_MSG",
@@ -105,7 +107,7 @@ class CmdRun(SubCommand):
         self._handle: str | None = None
         self._attached = False
         self._launching = False
-        self._reader: threading.Thread | None = None
+        self._reader: Thread | None = None
 
     def add_arguments(self, subparser: argparse.ArgumentParser) -> None:
         self._subparser = subparser
@@ -428,6 +430,7 @@ def _component_failure(name: str, err: Exception) -> NoReturn:
 def _terminated_as_exception() -> Iterator[None]:
     """Turns SIGTERM into an exception while waiting, where the scheduler has not done so."""
     import signal
+    import threading
 
     main_thread = threading.current_thread() is threading.main_thread()
     if not main_thread or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
@@ -444,7 +447,7 @@ def _terminated_as_exception() -> Iterator[None]:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
-def _log_thread(runner: Runner, handle: str, tee: bool) -> threading.Thread:
+def _log_thread(runner: Runner, handle: str, tee: bool) -> "Thread":
     """A thread, not yet started, that writes the logs of the job to stderr."""
     if tee:
         from torchx.util.log_tee_helpers import tee_logs
@@ -458,6 +461,8 @@ def _log_thread(runner: Runner, handle: str, tee: bool) -> threading.Thread:
             streams=None,
             colorize=_output.colored(sys.stderr),
         )
+    import threading
+
     from torchx.cli.cmd_log import stream_logs
 
     def follow() -> None:

@@ -1,10 +1,10 @@
 """Steps of a dry run: what happens to an app before a scheduler renders it."""
 
-import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from torchx import settings
+from torchx._startup import signatures
 from torchx._tracker_environment import exportable
 from torchx._words import did_you_mean
 from torchx.errors import InvalidInput, SchedulerNotInstalled, TorchXError
@@ -129,27 +129,28 @@ def _check_tracker_names(trackers: Mapping[str, str | None], factories: Mapping[
             raise InvalidInput(msg)
 
 
-def takes_args(method: Callable[..., Any], *args: object) -> bool:
+def takes_args(method: Callable[..., Any], *args: object, **kwargs: object) -> bool:
     """Whether the method can be called like that; older schedulers take fewer arguments."""
     try:
-        inspect.signature(method).bind(*args)
+        return signatures.takes_args(method, *args, **kwargs)
     except TypeError:
         return False
     except ValueError:  # it has no signature
         return True
-    return True
 
 
 def known_params(factory: Callable[..., Any], params: Mapping[str, object]) -> Mapping[str, object]:
     """The parameters that a scheduler's factory takes; plugins may leave out ``**kwargs``."""
     target = _target(factory) if isinstance(factory, EntryPointLoader) else factory
+    if not params:
+        return params
     try:
-        declared = inspect.signature(target).parameters.values()
+        declared = signatures.parameters(target)
     except (TypeError, ValueError):  # it has no signature
         return params
-    if any(p.kind is p.VAR_KEYWORD for p in declared):
+    if any(p.kind == "var_keyword" for p in declared):
         return params
-    names = {p.name for p in declared if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)}
+    names = {p.name for p in declared if p.kind in ("keyword_only", "positional")}
     return {name: value for name, value in params.items() if name in names}
 
 

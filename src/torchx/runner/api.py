@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Any, overload
 from torchx._startup.lazy_logger import get_logger
 from torchx._tracker_environment import factory_in, setting_in, split_names
 from torchx.errors import BackendUnavailable, UnsupportedRequest
-from torchx.runner import _prepare, events
+from torchx.runner import _prepare
 from torchx.runner._building import build_images, build_into
-from torchx.runner._pauses import Pauses
-from torchx.runner._watching import FailureWatch, Outage
+from torchx.runner._calls import UnreadCall, recorded, recorded_call
 from torchx.runner.config import get_config, get_configs
-from torchx.runner.events import log_event
 from torchx.schedulers import SchedulerFactory, get_scheduler_factories
 from torchx.schedulers.api import one_look, resolve_cfg
 from torchx.settings import ENV_TORCHX_PARENT_RUN_ID, ENV_TORCHX_TRACKERS
@@ -40,6 +38,7 @@ from torchx.workspace.api import WorkspaceMixin
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from torchx.runner.events import log_event
     from torchx.schedulers.api import (
         FailedReplica,
         ListAppResponse,
@@ -190,7 +189,7 @@ class Runner:
         Raises:
             ValueError: and whatever else ``dryrun_component`` raises.
         """
-        with log_event("run_component", scheduler, workspace=_text(workspace)) as log:
+        with recorded_call("run_component", scheduler, workspace=_text(workspace)) as log:
             info = self.dryrun_component(
                 component, component_args, scheduler, cfg, workspace, parent_run_id
             )
@@ -252,7 +251,7 @@ class Runner:
         dryrun: bool = False,
     ) -> "AppHandle | AppDryRunInfo[Any]":
         """Submits the app and returns its handle, or what would be submitted for ``dryrun``."""
-        with log_event("run", scheduler, workspace=str(workspace), runcfg=_json(cfg)) as log:
+        with recorded_call("run", scheduler, workspace=str(workspace), runcfg=_json(cfg)) as log:
             info = self.dryrun(app, scheduler, cfg, workspace, parent_run_id)
             if dryrun:
                 _note_app(log, info.app, None)
@@ -264,7 +263,7 @@ class Runner:
     def schedule(self, dryrun_info: "AppDryRunInfo[Any]") -> AppHandle:
         """Submits a dry run, with the changes that were made to its request."""
         scheduler = none_throws(dryrun_info._scheduler)
-        with log_event("schedule", scheduler, runcfg=_json(dryrun_info.cfg)) as log:
+        with recorded_call("schedule", scheduler, runcfg=_json(dryrun_info.cfg)) as log:
             app_id = self._scheduler(scheduler).schedule(dryrun_info)
             handle = make_app_handle(scheduler, self._name, app_id)
             if dryrun_info.app is not None:
@@ -304,7 +303,7 @@ class Runner:
         for role in app.roles:
             _prepare.check_role(role)
             role.env.update(env)
-        with log_event("dryrun", scheduler, runcfg=_json(cfg), workspace=str(workspace)) as log:
+        with recorded_call("dryrun", scheduler, runcfg=_json(cfg), workspace=str(workspace)) as log:
             sched = self._scheduler(scheduler)
             resolved = resolve_cfg(sched.run_opts(), cfg)
             sched._pre_build_validate(app, scheduler, resolved)
@@ -340,7 +339,7 @@ class Runner:
             For a role its built image, ``None`` without a workspace. For an app the built images
             by image and workspace; see ``torchx.workspace.pin_workspace_images``.
         """
-        with log_event("build_workspace", scheduler):
+        with recorded_call("build_workspace", scheduler):
             sched = self._scheduler(scheduler)
             roles = [app_or_role] if isinstance(app_or_role, Role) else app_or_role.roles
             built: dict[tuple[str, Workspace], str] = {}
@@ -355,7 +354,7 @@ class Runner:
     def status(self, app_handle: AppHandle) -> AppStatus | None:
         """State of the app and its replicas; ``None`` if the scheduler does not know it."""
         scheduler, app_id, backend = self._find(app_handle)
-        with log_event("status", backend, app_id):
+        with recorded_call("status", backend, app_id):
             found = scheduler.describe(app_id)
             if found is None:
                 self._apps.pop(app_handle, None)
@@ -382,7 +381,9 @@ class Runner:
             BackendUnavailable: if the scheduler cannot be reached for ``AWAY_S`` seconds.
         """
         scheduler, app_id, backend = self._find(app_handle)
-        with log_event("wait", backend, app_id):
+        from torchx.runner._watching import FailureWatch, Outage, Pauses
+
+        with recorded_call("wait", backend, app_id):
             pauses = Pauses(scheduler, app_id, wait_interval)
             outage = Outage(backend, AWAY_S)
             failure = FailureWatch(scheduler, app_id)
@@ -409,7 +410,7 @@ class Runner:
     def describe(self, app_handle: AppHandle) -> AppDef | None:
         """The app as it was submitted, or what the scheduler knows of it; ``None`` if nothing."""
         scheduler, app_id, backend = self._find(app_handle)
-        with log_event("describe", backend, app_id):
+        with recorded_call("describe", backend, app_id):
             cached = self._apps.get(app_handle)
             try:
                 found = scheduler.describe(app_id)
@@ -425,7 +426,7 @@ class Runner:
     def describe_native(self, app_handle: AppHandle) -> "AppDryRunInfo[Any] | None":
         """The native request of the app, where the scheduler can read it back."""
         scheduler, app_id, backend = self._find(app_handle)
-        with log_event("describe_native", backend, app_id):
+        with recorded_call("describe_native", backend, app_id):
             info = scheduler.describe_native(app_id)
             if info is not None:
                 info._scheduler = backend
@@ -444,7 +445,7 @@ class Runner:
     def cancel(self, app_handle: AppHandle) -> None:
         """Asks for the end of the app and does not wait for it; nothing happens if it has ended."""
         scheduler, app_id, backend = self._find(app_handle)
-        with log_event("cancel", backend, app_id), one_look():
+        with recorded_call("cancel", backend, app_id), one_look():
             status = self.status(app_handle)
             if status is not None and not status.is_terminal():
                 scheduler.cancel(app_id)
@@ -452,7 +453,7 @@ class Runner:
     def delete(self, app_handle: AppHandle) -> None:
         """Removes the app from the scheduler, which ends it; nothing happens if it is unknown."""
         scheduler, app_id, backend = self._find(app_handle)
-        with log_event("delete", backend, app_id), one_look():
+        with recorded_call("delete", backend, app_id), one_look():
             if self.status(app_handle) is not None:
                 scheduler.delete(app_id)
 
@@ -491,7 +492,7 @@ class Runner:
             UnknownAppException: at the call, if the scheduler does not know the app.
         """
         scheduler, app_id, backend = self._find(app_handle)
-        with log_event("log_lines", backend, app_id), one_look():
+        with recorded_call("log_lines", backend, app_id), one_look():
             self._check_known(app_handle)
             return scheduler.log_iter(
                 app_id, role_name, k, regex, since, until, should_tail, streams=streams
@@ -508,17 +509,27 @@ class Runner:
         should_tail: bool = False,
         streams: "Stream | None" = None,
         attempt: int | None = None,
+        tail_lines: int | None = None,
     ) -> "Iterator[LogBlock]":
         """Output of several replicas (role and index; all for ``None``) in the order of time.
 
+        Args:
+            tail_lines: only so many of the last lines of each replica, and what is written later.
+
         Raises:
             UnknownAppException: at the call, if the scheduler does not know the app.
-            UnsupportedRequest: at the call, if the scheduler cannot merge logs.
+            UnsupportedRequest: at the call, if the scheduler cannot merge logs, or cannot read the
+                last lines alone.
         """
         scheduler, app_id, backend = self._find(app_handle)
-        with log_event("log_blocks", backend, app_id), one_look():
+        with recorded_call("log_blocks", backend, app_id), one_look():
             self._check_known(app_handle)
             read = _method(scheduler, "log_blocks", backend)
+            # schedulers of other packages may not take it
+            more = {} if tail_lines is None else {"tail_lines": tail_lines}
+            if more and not _prepare.takes_args(read, app_id, **more):
+                msg = f"`{backend}` cannot read the last lines alone: leave out `tail_lines`"
+                raise UnsupportedRequest(msg)
             blocks: Iterator[LogBlock] = read(
                 app_id,
                 replicas,
@@ -528,6 +539,7 @@ class Runner:
                 should_tail=should_tail,
                 streams=streams,
                 attempt=attempt,
+                **more,
             )
             return blocks
 
@@ -541,7 +553,7 @@ class Runner:
             UnsupportedRequest: if the scheduler cannot tell.
         """
         scheduler, app_id, backend = self._find(app_handle)
-        with log_event("verify_logs", backend, app_id), one_look():
+        with recorded_call("verify_logs", backend, app_id), one_look():
             self._check_known(app_handle)
             reports: Sequence[LogReport] = _method(scheduler, "verify_logs", backend)(
                 app_id, replicas
@@ -591,7 +603,7 @@ class Runner:
         self, scheduler: str, cfg: Mapping[str, CfgVal] | None = None
     ) -> "list[ListAppResponse]":
         """Apps that the scheduler sees, those of other sessions as well."""
-        with log_event("list", scheduler):
+        with recorded_call("list", scheduler):
             sched = self._scheduler(scheduler)
             # release 0.7 had no parameter (NeMo-Run's schedulers)
             apps = sched.list(cfg) if _prepare.takes_args(sched.list, cfg) else sched.list()
@@ -609,7 +621,7 @@ def _method(scheduler: object, name: str, backend: str) -> Any:
     return method
 
 
-def _note_app(log: log_event, app: AppDef | None, handle: AppHandle | None) -> None:
+def _note_app(log: "log_event | UnreadCall", app: AppDef | None, handle: AppHandle | None) -> None:
     event = log._torchx_event
     if handle is not None:
         event.app_id = parse_app_handle(handle).app_id
@@ -630,7 +642,7 @@ def _text(value: object) -> str | None:
 
 
 def _json(cfg: Any) -> str | None:
-    if not cfg or not events.recorded():
+    if not cfg or not recorded():
         return None
     import json
 

@@ -1,24 +1,28 @@
 """Options of a scheduler declared as the fields of a dataclass."""
 
-import dataclasses
+import functools
 import types
 import typing
-from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, dataclass, field
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from torchx._startup.dataclass import MISSING, field, fields, light_dataclass
 from torchx.specs.api import CfgVal, InvalidRunConfigException, cases, runopts
+
+if TYPE_CHECKING:
+    from dataclasses import Field
 
 S = TypeVar("S", bound="StructuredOpts")
 
 
-@dataclass
+@light_dataclass
 class StructuredOpts(Mapping[str, CfgVal]):
     """Base of typed options: subclass it as a dataclass, write the help text below each field.
 
     An instance is also a mapping of the option names to their values. A field that is itself a
     ``StructuredOpts`` is a group: its options are named ``<field>.<option>``.
 
+    >>> from dataclasses import dataclass
     >>> @dataclass
     ... class Opts(StructuredOpts):
     ...     queue: str = "default"
@@ -30,6 +34,11 @@ class StructuredOpts(Mapping[str, CfgVal]):
     _extra_cfg: dict[str, CfgVal] = field(
         default_factory=dict, repr=False, compare=False, kw_only=True
     )
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if cls.__doc__ is None:  # `dataclass` would import `inspect` to write one
+            cls.__doc__ = "Options of a scheduler; help is written below each field."
 
     @classmethod
     def as_runopts(cls) -> runopts:
@@ -149,7 +158,7 @@ class _Field:
 
     __slots__ = ("group", "has_default", "has_factory", "key", "name", "raw", "spellings", "type")
 
-    def __init__(self, raw: "dataclasses.Field[Any]", annotation: Any) -> None:
+    def __init__(self, raw: "Field[Any]", annotation: Any) -> None:
         self.raw = raw
         self.name = raw.name
         self.key: str = raw.metadata.get("cfg_key") or raw.name
@@ -167,14 +176,19 @@ class _Field:
         self.group: type[StructuredOpts] | None = self.type if is_group else None
 
 
-class _Option(typing.NamedTuple):
+class _Option:
     """An option as it is registered."""
 
-    key: str
-    type: Any
-    default: Any
-    required: bool
-    help: str
+    __slots__ = ("default", "help", "key", "required", "type")
+
+    def __init__(
+        self, key: str, type_: Any, default: Any, required: bool, help: Callable[[], str]
+    ) -> None:
+        self.key = key
+        self.type = type_
+        self.default = default
+        self.required = required
+        self.help = help
 
 
 def _layout(cls: type[StructuredOpts]) -> tuple[_Field, ...]:
@@ -184,7 +198,7 @@ def _layout(cls: type[StructuredOpts]) -> tuple[_Field, ...]:
         annotations = typing.get_type_hints(cls)
         known = tuple(
             _Field(raw, annotations[raw.name])
-            for raw in dataclasses.fields(cls)
+            for raw in fields(cls)
             if not raw.name.startswith("_") and raw.init
         )
         # a class that is not decorated yet has the fields of its base
@@ -195,27 +209,37 @@ def _layout(cls: type[StructuredOpts]) -> tuple[_Field, ...]:
 
 def _options_of(cls: type[StructuredOpts]) -> list[_Option]:
     options = []
-    texts = _texts(cls)
     for item in _layout(cls):
         if item.group is None:
             default = item.raw.default if item.raw.default is not MISSING else None
-            text = texts.get(item.name) or item.name
+            text = functools.partial(_text, cls, item.name)
             options.append(_Option(item.key, item.type, default, not item.has_default, text))
             continue
         for inner in _options_of(item.group):
             key = f"{item.name}.{inner.key}"
             required = inner.required and not item.has_default
-            options.append(inner._replace(key=key, required=required))
+            options.append(_Option(key, inner.type, inner.default, required, inner.help))
     return options
 
 
+def _text(cls: type[StructuredOpts], name: str) -> str:
+    return _texts(cls).get(name) or name
+
+
 def _texts(cls: type[StructuredOpts]) -> dict[str, str]:
-    """The text below each field, read from the source once."""
+    """The text below each field, read from the source once: of the class and of its bases."""
     known: dict[str, str] | None = cls.__dict__.get("_torchx_texts")
     if known is None:
-        from torchx.schedulers._field_docs import field_docs
+        from docstring_parser.attrdoc import AttributeDocstrings
 
-        known = field_docs(cls, StructuredOpts)
+        known = {}
+        for owner in reversed(cls.__mro__):
+            if issubclass(owner, StructuredOpts) and owner is not StructuredOpts:
+                try:
+                    found = AttributeDocstrings().get_attr_docs(owner)
+                except TypeError:  # a class without a source, as a REPL makes it
+                    continue
+                known.update({field: text.strip() for field, (text, *_) in found.items()})
         cls._torchx_texts = known  # type: ignore[attr-defined]  # a cache, not a field
     return known
 

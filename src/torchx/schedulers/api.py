@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import InvalidInput, UnknownApp, UnsupportedRequest
-from torchx.schedulers._core import logs, verbs
+from torchx.schedulers._core import logs
 from torchx.schedulers._core.checks import (
     check_app,
     check_query,
@@ -16,7 +16,8 @@ from torchx.schedulers._core.checks import (
     fields_left_out,
 )
 from torchx.schedulers._core.exits import from_shell, one_line_json
-from torchx.schedulers._core.logs import LogChunk, LogKey, LogQuery, merge_by_time
+from torchx.schedulers._core.log_query import LogChunk, LogKey, LogQuery
+from torchx.schedulers._core.logs import merge_by_time
 from torchx.schedulers._core.looking import forget, one_look, seen
 from torchx.schedulers._core.responses import (
     DescribeAppResponse,
@@ -55,6 +56,8 @@ from torchx.workspace.api import WorkspaceMixin
 
 if TYPE_CHECKING:
     from datetime import datetime
+
+    from torchx.schedulers._core.verbs import LogReader
 
 __all__ = [
     "DAYS_IN_2_WEEKS",
@@ -233,7 +236,7 @@ class Scheduler(abc.ABC, Generic[T]):
             snapshot = self.snapshot(app_id)
             if snapshot is None:
                 return None
-            return to_response(verbs.with_causes(snapshot, _log_reader(self, snapshot)))
+            return to_response(_explained(self, snapshot))
 
     def describe_native(self, app_id: str) -> "AppDryRunInfo[Any] | None":
         """The native request of the app read back; ``None`` where that is not possible."""
@@ -255,6 +258,10 @@ class Scheduler(abc.ABC, Generic[T]):
             snapshot = self.snapshot(app_id) if _defines(self, "look") else None
             if snapshot is None:
                 return []
+            if not snapshot.failures:
+                return []
+            from torchx.schedulers._core import verbs
+
             reader = _log_reader(self, snapshot)
             return verbs.failed_replicas(verbs.with_causes(snapshot, reader), reader, max_lines)
 
@@ -324,8 +331,7 @@ class Scheduler(abc.ABC, Generic[T]):
                 return None
             if not self.features.ends_on_failure:
                 self.end_rest(snapshot)
-            explained = verbs.with_causes(snapshot, _log_reader(self, snapshot))
-            return explained.fatal
+            return _explained(self, snapshot).fatal
 
     def close(self) -> None:
         """Releases local resources. May be called again."""
@@ -436,6 +442,8 @@ def _log_blocks(
     attempt: int | None,
     tail_lines: int | None,
 ) -> Iterator[LogBlock]:
+    from torchx.schedulers._core import verbs
+
     query = LogQuery(
         stream=Stream(streams) if streams is not None else Stream.COMBINED,
         since_ns=logs.to_ns(times["since"]),
@@ -460,12 +468,23 @@ def _log_blocks(
     return reader.blocks(replicas, query, pattern, tail_lines, report_outage)
 
 
-def _log_reader(scheduler: Scheduler[Any], snapshot: AppSnapshot) -> verbs.LogReader | None:
+def _explained(scheduler: Scheduler[Any], snapshot: AppSnapshot) -> AppSnapshot:
+    """The snapshot with the exceptions that the first failed replicas printed."""
+    if snapshot.fatal is None or snapshot.cancelled:
+        return snapshot
+    from torchx.schedulers._core.verbs import with_causes
+
+    return with_causes(snapshot, _log_reader(scheduler, snapshot))
+
+
+def _log_reader(scheduler: Scheduler[Any], snapshot: AppSnapshot) -> "LogReader | None":
     """Reads the lines of one app; ``None`` where the scheduler has no logs."""
     features = scheduler.features
     if not _defines(scheduler, "read_logs") or not features.logs:
         return None
-    return verbs.LogReader(
+    from torchx.schedulers._core.verbs import LogReader
+
+    return LogReader(
         lambda replicas, query: scheduler.read_logs(snapshot, replicas, query),
         features.separate_streams,
         features.attempts,

@@ -2,9 +2,9 @@
 
 import copy
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from torchx._startup.dataclass import field, light_dataclass
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import UnknownName
 from torchx.specs._constants import MISSING
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 logger = get_logger("torchx.specs.api")
 
 
-@dataclass
+@light_dataclass
 class Role:
     """Identical replicas that do one duty within an app.
 
@@ -80,7 +80,7 @@ class Role:
         return dryrun_info
 
 
-@dataclass
+@light_dataclass
 class AppDef:
     """A job: a name and one or more roles.
 

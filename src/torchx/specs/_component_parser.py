@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from torchx._words import closest
-from torchx.specs.file_linter import get_fn_docstring
+from torchx.specs._docstrings import get_fn_docstring
 from torchx.util._terminal import help_width
 
 

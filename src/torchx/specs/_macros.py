@@ -2,9 +2,9 @@
 
 import copy
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Any
 
+from torchx._startup.dataclass import light_dataclass
 from torchx.specs._app import Role
 
 
@@ -28,7 +28,7 @@ class macros:
     rank0_env = "${rank0_env}"
     """Name of the environment variable that holds the host of the first replica."""
 
-    @dataclass
+    @light_dataclass
     class Values:
         """What the placeholders stand for in one replica."""
 

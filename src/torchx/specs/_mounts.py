@@ -1,9 +1,9 @@
 """File systems and devices that a replica gets, and the text form of them."""
 
 import os
-from dataclasses import dataclass
 from enum import Enum
 
+from torchx._startup.dataclass import light_dataclass
 from torchx.errors import InvalidInput, MissingMountOption, UnknownName
 
 
@@ -15,7 +15,7 @@ class MountType(str, Enum):
     DEVICE = "device"
 
 
-@dataclass
+@light_dataclass
 class BindMount:
     """Mounts a path of the host."""
 
@@ -24,7 +24,7 @@ class BindMount:
     read_only: bool = False
 
 
-@dataclass
+@light_dataclass
 class VolumeMount:
     """Mounts a persistent volume of the scheduler."""
 
@@ -33,7 +33,7 @@ class VolumeMount:
     read_only: bool = False
 
 
-@dataclass
+@light_dataclass
 class DeviceMount:
     """Makes a device of the host available; ``permissions`` holds letters of ``rwm``."""
 

@@ -1,9 +1,10 @@
 """Options that a scheduler takes, and the values given for them."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from typing import Any
 
+from torchx._startup.dataclass import light_dataclass
 from torchx._startup.lazy_logger import get_logger
 from torchx._words import FALSE_WORDS, TRUE_WORDS, did_you_mean, parse_bool
 from torchx.errors import InvalidInput, InvalidRunConfigException
@@ -45,7 +46,7 @@ def _parameters(tp: Any) -> tuple[Any, tuple[Any, ...]]:
     return getattr(tp, "__origin__", None), getattr(tp, "__args__", ())
 
 
-@dataclass
+@light_dataclass
 class runopt:
     """One option of a scheduler.
 
@@ -86,6 +87,23 @@ class runopt:
             return dict(map(_pair, _elements(value)))
         cast: CfgVal = self.opt_type(value)
         return cast
+
+
+class _LazilyDescribed(runopt):
+    """An option whose help is made when it is asked for, as most commands show none."""
+
+    def __init__(
+        self, default: CfgVal, opt_type: Any, is_required: bool, describe: Callable[[], str]
+    ) -> None:
+        self.default = default
+        self.opt_type = opt_type
+        self.is_required = is_required
+        self._describe = describe
+
+    @cached_property
+    def help(self) -> str:  # type: ignore[override]  # read once, an attribute then
+        """The text."""
+        return self._describe()
 
 
 def _cast_bool(value: str) -> bool:
@@ -145,11 +163,14 @@ class runopts:
         self,
         cfg_key: str,
         type_: Any,
-        help: str,
+        help: str | Callable[[], str],
         default: CfgVal = None,
         required: bool = False,
     ) -> None:
         """Adds an option, or replaces it.
+
+        Args:
+            help: its text, or what gives it when it is asked for.
 
         Raises:
             ValueError: if a required option has a default.
@@ -164,7 +185,11 @@ class runopts:
                 f" Given: {default} ({type(default).__name__})"
             )
             raise TypeError(msg)
-        self._opts[cfg_key] = runopt(default, type_, required, help)
+        self._opts[cfg_key] = (
+            runopt(default, type_, required, help)
+            if isinstance(help, str)
+            else _LazilyDescribed(default, type_, required, help)
+        )
 
     def canonical_key(self, name: str) -> str | None:
         """The spelling under which an option is registered; ``None`` if it is not."""

@@ -1,13 +1,12 @@
 """What a replica needs of a machine."""
 
-from dataclasses import dataclass, field
 from typing import Any
 
-RESOURCE_NAME_TAG = "torchx/named_resources.name"
-IS_FRACTIONAL_TAG = "torchx/named_resources.is_fractional"
+from torchx._resource_tags import IS_FRACTIONAL_TAG, RESOURCE_NAME_TAG
+from torchx._startup.dataclass import field, light_dataclass
 
 
-@dataclass
+@light_dataclass
 class Resource:
     """Requirements of one replica. Prefer named ones: ``resource(h="gpu.small")``.
 

@@ -27,7 +27,7 @@ class AppState(int, Enum):
     UNKNOWN = 7
 
     def __str__(self) -> str:
-        return self.name
+        return self._name_  # `name` is a property that takes three times as long
 
     def __repr__(self) -> str:
         return f"{self.name} ({self.value})"

@@ -1,14 +1,14 @@
 """How an app and its replicas are doing."""
 
-from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from torchx._startup.dataclass import asdict, field, light_dataclass
 from torchx.errors import AppStatusError
 from torchx.specs._constants import NONE
 from torchx.specs._state import AppState, ReplicaState, is_terminal
 
 
-@dataclass
+@light_dataclass
 class ReplicaStatus:
     """Status of one replica.
 
@@ -30,7 +30,7 @@ class ReplicaStatus:
             self.hostaddr = self.hostname
 
 
-@dataclass
+@light_dataclass
 class RoleStatus:
     """Statuses of the replicas of a role."""
 
@@ -42,7 +42,7 @@ class RoleStatus:
         return {"role": self.role, "replicas": [asdict(replica) for replica in self.replicas]}
 
 
-@dataclass(repr=False)
+@light_dataclass
 class AppStatus:
     """Status of an app.
 

@@ -1,16 +1,16 @@
 """Local code that goes along with a job."""
 
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from torchx._startup.dataclass import light_dataclass
 from torchx.errors import InvalidInput
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-@dataclass
+@light_dataclass
 class Workspace:
     """Local project directories and where each goes below the job's root.
 
@@ -47,9 +47,9 @@ class Workspace:
             FileNotFoundError: if a project, or the folder for a single file, does not exist.
             InvalidInput: for what cannot be copied, such as a socket.
         """
-        from torchx.workspace._copy import merge
+        from torchx._projects.copy import merge
 
-        merge(self, os.fspath(outdir))
+        merge(self.projects, os.fspath(outdir))
 
     def __str__(self) -> str:
         """For logs; ``from_str`` does not read it."""

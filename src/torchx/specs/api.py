@@ -2,6 +2,7 @@
 
 from typing import TypeVar
 
+from torchx._home import TORCHX_HOME
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import (
     AppStatusError,
@@ -14,7 +15,6 @@ from torchx.specs._app import AppDef, Role
 from torchx.specs._constants import ALL, MISSING, NONE, UNKNOWN
 from torchx.specs._dryrun import AppDryRunInfo
 from torchx.specs._handle import AppHandle, ParsedAppHandle, make_app_handle, parse_app_handle
-from torchx.specs._home import TORCHX_HOME
 from torchx.specs._macros import macros
 from torchx.specs._mounts import BindMount, DeviceMount, MountType, VolumeMount
 from torchx.specs._options import CfgVal, cases, get_type_name, runopt, runopts

@@ -1,9 +1,9 @@
 """Turns a component and the arguments for it into an app."""
 
-import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args, get_origin
 
+from torchx._startup.signatures import EMPTY, Parameter, parameters
 from torchx._words import FALSE_WORDS, TRUE_WORDS, parse_bool
 from torchx.specs._app import AppDef
 from torchx.specs._handle import make_app_handle
@@ -51,12 +51,12 @@ def _create_args_parser(
     config: dict[str, Any] | None = None,
 ) -> "argparse.ArgumentParser":
     """The parser of a component's arguments; clients use it to test ``--help``."""
-    return _build_parser(cmpnt_fn, inspect.signature(cmpnt_fn), cmpnt_defaults, config)
+    return _build_parser(cmpnt_fn, parameters(cmpnt_fn), cmpnt_defaults, config)
 
 
 def _build_parser(
     cmpnt_fn: Callable[..., Any],
-    signature: inspect.Signature,
+    declared: list[Parameter],
     cmpnt_defaults: dict[str, str] | None,
     config: dict[str, Any] | None,
 ) -> "ComponentParser":
@@ -75,23 +75,24 @@ def _build_parser(
         "--help", action="help", default=argparse.SUPPRESS, help="show this help message and exit"
     )
     given = {**(cmpnt_defaults or {}), **(config or {})}
-    for param_name, parameter in signature.parameters.items():
-        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+    for parameter in declared:
+        param_name = parameter.name
+        if parameter.kind == "var_keyword":
             msg = (
                 f"component fn param `{param_name}` is a '**kwargs' which is not supported;"
                 " consider changing the type to a dict or explicitly declare the params"
             )
             raise TypeError(msg)
-        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+        if parameter.kind == "var_positional":
             # only for help: what belongs to it is split off before parsing
             parser.add_argument(param_name, nargs="*", metavar=param_name, type=str)
             continue
         default = given.get(param_name, parameter.default)
-        required = default is inspect.Parameter.empty
+        required = default is EMPTY
         if isinstance(default, bool) and param_name not in (config or {}):
             default = str(default)
         parser.add_argument(
-            *_option_strings(param_name, parameter),
+            *_option_strings(parameter),
             dest=param_name,
             type=get_argparse_param_type(parameter),
             required=required,
@@ -100,21 +101,18 @@ def _build_parser(
     return parser
 
 
-def _option_strings(name: str, parameter: inspect.Parameter) -> list[str]:
-    options = [f"--{name}"]
+def _option_strings(parameter: Parameter) -> list[str]:
+    options = [f"--{parameter.name}"]
     if get_origin(parameter.annotation) is Annotated:
         extra = get_args(parameter.annotation)[1:]
         options += [e for e in extra if isinstance(e, str) and e.startswith("-")]
-    elif len(name) == 1:
-        options.append(f"-{name}")
+    elif len(parameter.name) == 1:
+        options.append(f"-{parameter.name}")
     return options
 
 
-def _var_arg_name(signature: inspect.Signature) -> str | None:
-    for name, parameter in signature.parameters.items():
-        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
-            return name
-    return None
+def _var_arg_name(declared: list[Parameter]) -> str | None:
+    return next((p.name for p in declared if p.kind == "var_positional"), None)
 
 
 def _split_var_args(
@@ -153,19 +151,19 @@ def parse_args(
     Raises:
         SystemExit: with code 2, after printing why, if the arguments are wrong.
     """
-    signature = inspect.signature(cmpnt_fn)
-    parser = _build_parser(cmpnt_fn, signature, cmpnt_defaults, config)
-    return _parse(parser, signature, cmpnt_args, cmpnt_defaults or {}, config or {})
+    declared = parameters(cmpnt_fn)
+    parser = _build_parser(cmpnt_fn, declared, cmpnt_defaults, config)
+    return _parse(parser, declared, cmpnt_args, cmpnt_defaults or {}, config or {})
 
 
 def _parse(
     parser: "argparse.ArgumentParser",
-    signature: inspect.Signature,
+    declared: list[Parameter],
     tokens: list[str],
     cmpnt_defaults: dict[str, Any],
     config: dict[str, Any],
 ) -> "argparse.Namespace":
-    var_arg = _var_arg_name(signature)
+    var_arg = _var_arg_name(declared)
     if var_arg is None:
         return parser.parse_args(tokens)
     own, rest = _split_var_args(parser, tokens)
@@ -184,20 +182,21 @@ def component_args_from_str(
     config: dict[str, Any] | None = None,
 ) -> ComponentArgs:
     """The typed arguments to call a component with. See ``parse_args``."""
-    signature = inspect.signature(cmpnt_fn)
-    parser = _build_parser(cmpnt_fn, signature, cmpnt_args_defaults, config)
-    namespace = _parse(parser, signature, cmpnt_args, cmpnt_args_defaults or {}, config or {})
+    declared = parameters(cmpnt_fn)
+    parser = _build_parser(cmpnt_fn, declared, cmpnt_args_defaults, config)
+    namespace = _parse(parser, declared, cmpnt_args, cmpnt_args_defaults or {}, config or {})
     args = ComponentArgs({}, [], {})
-    for name, parameter in signature.parameters.items():
+    for parameter in declared:
+        name = parameter.name
         value = getattr(namespace, name)
-        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+        if parameter.kind == "var_positional":
             args.var_args.extend(value[1:] if value[:1] == ["--"] else value)
             continue
         try:
             decoded = _decode(value, parameter.annotation)
         except _BadValue as err:
             parser.error(f"argument --{name}: {err}")
-        if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
+        if parameter.kind == "keyword_only":
             args.kwargs[name] = decoded
         else:
             args.positional_args[name] = decoded
@@ -209,7 +208,7 @@ def _decode(value: Any, annotation: Any) -> Any:
     tp = decode_optional(strip_annotated(annotation))
     if is_bool(tp):
         return _decode_bool(value)
-    if value is None or not isinstance(value, str) or tp in (str, Any, inspect.Parameter.empty):
+    if value is None or not isinstance(value, str) or tp in (str, Any, EMPTY):
         return value
     if is_primitive(tp):
         return _convert(tp, value)

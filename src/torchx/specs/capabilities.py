@@ -1,15 +1,15 @@
 """Typed access to the capabilities of a resource."""
 
-from dataclasses import dataclass
 from typing import Generic, TypeVar, overload
 
+from torchx._startup.dataclass import light_dataclass
 from torchx.specs._resource import Resource
 
 V = TypeVar("V")
 D = TypeVar("D")
 
 
-@dataclass(frozen=True)
+@light_dataclass(frozen=True)
 class CapabilityKey(Generic[V]):
     """A key in ``Resource.capabilities`` whose values have one type.
 

@@ -2,12 +2,11 @@
 
 import abc
 import ast
-import inspect
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from torchx._startup.dataclass import light_dataclass
+from torchx.specs._docstrings import get_fn_docstring as get_fn_docstring
 from torchx.util.io import read_conf_file
 
 if TYPE_CHECKING:
@@ -25,35 +24,7 @@ def __getattr__(name: str) -> Any:  # on first use: argparse is not needed to de
     raise AttributeError(msg)
 
 
-_TIP_URL = "https://meta-pytorch.org/torchx/latest/component_best_practices.html"
-
-
-def get_fn_docstring(fn: Callable[..., object]) -> tuple[str, dict[str, str]]:
-    """Description of a function and of each of its parameters, from its Google-style docstring.
-
-    A parameter that is not described has a single space. Works for classes, too.
-    """
-    default = (
-        f"{getattr(fn, '__name__', 'component')} TIP: improve this help string by adding a"
-        f" docstring\nto your component (see: {_TIP_URL})"
-    )
-    descriptions = dict.fromkeys(inspect.signature(fn).parameters, " ")
-    text = inspect.getdoc(fn)
-    if not text:
-        return default, descriptions
-    from docstring_parser import parse
-    from docstring_parser.common import DocstringStyle
-
-    docstring = parse(text, style=DocstringStyle.GOOGLE)
-    for param in docstring.params:
-        descriptions[param.arg_name] = param.description or " "
-    description = docstring.short_description or default
-    if docstring.long_description:
-        description += f"\n{docstring.long_description}"
-    return description, descriptions
-
-
-@dataclass
+@light_dataclass
 class LinterMessage:
     """What is wrong with a component, and where."""
 

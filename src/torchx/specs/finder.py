@@ -2,21 +2,19 @@
 
 import abc
 import importlib
-import inspect
 import os
 from collections.abc import Callable, Iterable, Iterator
-from types import ModuleType
-from typing import Any
+from types import FunctionType, ModuleType
+from typing import TYPE_CHECKING, Any
 
 from torchx._startup.lazy_logger import configure_now, get_logger
 from torchx._words import did_you_mean
 from torchx.errors import ComponentNotFoundException as ComponentNotFoundException
 from torchx.errors import ComponentValidationException as ComponentValidationException
-from torchx.specs.file_linter import (
-    ComponentFunctionValidator,
-    get_fn_docstring,
-    validate,
-)
+from torchx.specs._docstrings import get_fn_docstring
+
+if TYPE_CHECKING:
+    from torchx.specs.file_linter import ComponentFunctionValidator
 
 logger = get_logger(__name__)
 
@@ -55,7 +53,7 @@ class ComponentsFinder(abc.ABC):
     """Finds components in one place."""
 
     @abc.abstractmethod
-    def find(self, validators: list[ComponentFunctionValidator] | None) -> list[_Component]:
+    def find(self, validators: "list[ComponentFunctionValidator] | None") -> list[_Component]:
         """All of them, also those with validation errors."""
 
 
@@ -95,7 +93,7 @@ class ModuleComponentsFinder(ComponentsFinder):
         self.base_module = importlib.import_module(module) if isinstance(module, str) else module
         self.group = group
 
-    def find(self, validators: list[ComponentFunctionValidator] | None) -> list[_Component]:
+    def find(self, validators: "list[ComponentFunctionValidator] | None") -> list[_Component]:
         """Functions that are only imported are found with a validation error."""
         found = []
         for module in self.modules():
@@ -127,7 +125,7 @@ class ModuleComponentsFinder(ComponentsFinder):
             yield from self._modules(child)
 
     def _in_module(
-        self, module: ModuleType, validators: list[ComponentFunctionValidator] | None
+        self, module: ModuleType, validators: "list[ComponentFunctionValidator] | None"
     ) -> list[_Component]:
         relative = module_relname(module, self.base_module)
         return [
@@ -139,7 +137,7 @@ class ModuleComponentsFinder(ComponentsFinder):
                 validators,
             )
             for name, fn in vars(module).items()
-            if inspect.isfunction(fn)
+            if isinstance(fn, FunctionType)
         ]
 
 
@@ -158,10 +156,18 @@ def _component(
     fn_name: str,
     fn: Callable[..., Any],
     path: str,
-    validators: list[ComponentFunctionValidator] | None,
+    validators: "list[ComponentFunctionValidator] | None",
 ) -> _Component:
-    errors = [message.description for message in validate(path, fn_name, validators)]
-    return _Component(name, fn_name, fn, errors)
+    return _Component(name, fn_name, fn, _problems(path, fn_name, validators))
+
+
+def _problems(
+    path: str, fn_name: str, validators: "list[ComponentFunctionValidator] | None"
+) -> list[str]:
+    """What is wrong with a component of a file. The built-in ones need no check, nor its import."""
+    from torchx.specs.file_linter import validate
+
+    return [message.description for message in validate(path, fn_name, validators)]
 
 
 class CustomComponentsFinder(ComponentsFinder):
@@ -171,7 +177,7 @@ class CustomComponentsFinder(ComponentsFinder):
         self._path = filepath
         self._name = function_name
 
-    def find(self, validators: list[ComponentFunctionValidator] | None) -> list[_Component]:
+    def find(self, validators: "list[ComponentFunctionValidator] | None") -> list[_Component]:
         """The component.
 
         Raises:
@@ -182,12 +188,11 @@ class CustomComponentsFinder(ComponentsFinder):
         module, source = self._load()
         fn = getattr(module, self._name, None)
         if fn is None or not callable(fn):
-            candidates = [n for n, v in vars(module).items() if inspect.isfunction(v)]
+            candidates = [n for n, v in vars(module).items() if isinstance(v, FunctionType)]
             msg = f"Function {self._name} does not exist in {self._path}"
             raise _not_found(msg, self._name, candidates)
-        messages = validate(source, self._name, validators)
-        errors = [message.description for message in messages]
-        if inspect.isclass(fn):
+        errors = _problems(source, self._name, validators)
+        if isinstance(fn, type):
             if not callable(getattr(fn, "build", None)):
                 errors.append(
                     f"Class component `{self._name}` must define a `build(self) -> AppDef` method"
@@ -229,6 +234,7 @@ def _import_module(path: str) -> ModuleType:
 
 def _class_component(cls: type) -> Callable[..., Any]:
     import functools
+    import inspect
 
     @functools.wraps(cls, updated=())
     def build(*args: Any, **kwargs: Any) -> Any:
@@ -246,7 +252,7 @@ class _Registration:
         self._load = load
         self._prefix = "" if key.startswith("_") else key
 
-    def find(self, validators: list[ComponentFunctionValidator] | None) -> list[_Component]:
+    def find(self, validators: "list[ComponentFunctionValidator] | None") -> list[_Component]:
         """All components; none, and a warning, if the module cannot be imported."""
         try:
             base = self._base()
@@ -256,7 +262,7 @@ class _Registration:
         return ModuleComponentsFinder(base, self._prefix).find(validators)
 
     def find_one(
-        self, name: str, validators: list[ComponentFunctionValidator] | None
+        self, name: str, validators: "list[ComponentFunctionValidator] | None"
     ) -> _Component | None:
         """The component of that name if it is here; imports no module but those it is in.
 
@@ -275,7 +281,7 @@ class _Registration:
             return None
         module = self._descend(name, path)
         fn = vars(module).get(fn_name) if module is not None else None
-        if not inspect.isfunction(fn):
+        if not isinstance(fn, FunctionType):
             return None
         assert module is not None
         return _component(name, fn_name, fn, os.path.abspath(str(module.__file__)), validators)
@@ -284,7 +290,7 @@ class _Registration:
         """Whether there is no component at all; looks no further than the first."""
         try:
             modules = ModuleComponentsFinder(self._base(), self._prefix).modules()
-            return not any(inspect.isfunction(v) for m in modules for v in vars(m).values())
+            return not any(isinstance(v, FunctionType) for m in modules for v in vars(m).values())
         except Exception:  # noqa: BLE001 - told when all components are looked for
             return True
 
@@ -351,7 +357,7 @@ def _registrations() -> list[_Registration]:
 
 
 def _find_components(
-    validators: list[ComponentFunctionValidator] | None,
+    validators: "list[ComponentFunctionValidator] | None",
 ) -> dict[str, _Component]:
     """Components of installed packages, the built-in ones if no package has any."""
     found = {
@@ -370,7 +376,7 @@ _components: dict[str, _Component] | None = None
 
 
 def _all_components(
-    validators: list[ComponentFunctionValidator] | None,
+    validators: "list[ComponentFunctionValidator] | None",
 ) -> dict[str, _Component]:
     global _components
     if validators is not None:
@@ -381,7 +387,7 @@ def _all_components(
 
 
 def get_components(
-    validators: list[ComponentFunctionValidator] | None = None,
+    validators: "list[ComponentFunctionValidator] | None" = None,
 ) -> dict[str, _Component]:
     """All registered components without validation errors, by name.
 
@@ -392,7 +398,7 @@ def get_components(
 
 
 def get_component(
-    name: str, validators: list[ComponentFunctionValidator] | None = None
+    name: str, validators: "list[ComponentFunctionValidator] | None" = None
 ) -> _Component:
     """A component by its registered name, or as ``file.py:fn``, ``pkg.mod:fn`` or ``pkg.mod.fn``.
 
@@ -412,7 +418,7 @@ def get_component(
     return component
 
 
-def _named(name: str, validators: list[ComponentFunctionValidator] | None) -> _Component | None:
+def _named(name: str, validators: "list[ComponentFunctionValidator] | None") -> _Component | None:
     """A registered component, or a built-in one where no package has registered any."""
     registrations = _registrations()
     for registration in reversed(registrations):  # the last one wins, as in the whole list
@@ -424,7 +430,7 @@ def _named(name: str, validators: list[ComponentFunctionValidator] | None) -> _C
     return _builtin(name, validators) or _all_components(validators).get(name)
 
 
-def _builtin(name: str, validators: list[ComponentFunctionValidator] | None) -> _Component | None:
+def _builtin(name: str, validators: "list[ComponentFunctionValidator] | None") -> _Component | None:
     """A component of ours, which needs no check."""
     module_name, dot, fn_name = name.rpartition(".")
     parts = module_name.split(".")
@@ -438,14 +444,14 @@ def _builtin(name: str, validators: list[ComponentFunctionValidator] | None) -> 
             return None
         raise
     fn = getattr(module, fn_name, None)
-    if not inspect.isfunction(fn) or fn.__module__ != full or fn_name.startswith("_"):
+    if not isinstance(fn, FunctionType) or fn.__module__ != full or fn_name.startswith("_"):
         return None
     if "return" not in fn.__annotations__ or fn.__annotations__["return"].__name__ != "AppDef":
         return None
     return _Component(name, fn_name, fn, [])
 
 
-def _custom(name: str, validators: list[ComponentFunctionValidator] | None) -> _Component:
+def _custom(name: str, validators: "list[ComponentFunctionValidator] | None") -> _Component:
     if name.count(":") != 1 or name.startswith(":") or name.endswith(":"):
         msg = (
             f"Component `{name}` is not of the form `path/to/file.py:fn` or `pkg.module:fn`,"
@@ -456,7 +462,7 @@ def _custom(name: str, validators: list[ComponentFunctionValidator] | None) -> _
     return CustomComponentsFinder(path, fn_name).find(validators)[0]
 
 
-def _dotted(name: str, validators: list[ComponentFunctionValidator] | None) -> _Component:
+def _dotted(name: str, validators: "list[ComponentFunctionValidator] | None") -> _Component:
     module, dot, fn_name = name.rpartition(".")
     if dot and all(part.isidentifier() for part in name.split(".")) and _exists(module):
         component = CustomComponentsFinder(module, fn_name).find(validators)[0]
@@ -485,10 +491,11 @@ def _exists(module: str) -> bool:
 
 
 def get_builtin_source(
-    name: str, validators: list[ComponentFunctionValidator] | None = None
+    name: str, validators: "list[ComponentFunctionValidator] | None" = None
 ) -> str:
     """Source of a component with the imports it needs: a component file of its own."""
     import ast
+    import inspect
 
     component = get_component(name, validators)
     fn = inspect.unwrap(component.fn)

@@ -1,8 +1,12 @@
 """Turns text from command lines and config files into typed values."""
 
-import inspect
 import itertools
-from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, Union, get_args, get_origin
+
+if TYPE_CHECKING:
+    import inspect
+
+    from torchx._startup.signatures import Parameter
 
 T = TypeVar("T")
 
@@ -179,7 +183,7 @@ def decode_from_string(encoded_value: str, annotation: Any) -> dict[Any, Any] | 
     raise ValueError(msg)
 
 
-def get_argparse_param_type(parameter: inspect.Parameter) -> type:
+def get_argparse_param_type(parameter: "inspect.Parameter | Parameter") -> type:
     """What argparse is to convert to: ``int``, ``float`` or ``str``."""
     annotation = strip_annotated(parameter.annotation)
     return annotation if is_primitive(annotation) else str

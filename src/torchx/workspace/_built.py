@@ -1,14 +1,14 @@
-"""Which image was built from which tree: what is unchanged is neither sent nor built again."""
+"""Images by the files they were built from: what is unchanged is not sent nor built again."""
 
 import os
 import time
 from collections.abc import Sequence
 
 from torchx._files import replace_file
+from torchx._home import TORCHX_HOME, home_dir
+from torchx._projects.entry import Entry
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import InvalidInput
-from torchx.specs._home import TORCHX_HOME, home_dir
-from torchx.workspace._tree import Entry
 
 logger = get_logger(__name__)
 
@@ -19,7 +19,7 @@ _SETTLED_NS = 2_000_000_000
 def fingerprint(entries: Sequence[Entry], *details: str) -> str | None:
     """Changes with every file of the tree and with the details.
 
-    ``None`` if that cannot be told without reading the files: one is not local, or was changed a
+    ``None`` if that cannot be known without reading the files: one is not local, or was changed a
     moment ago.
     """
     import hashlib

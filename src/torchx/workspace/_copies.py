@@ -1,8 +1,8 @@
 """Directories that hold the copy of a workspace, and what is remembered of them.
 
-A file below TorchX's home directory says for every copy what was put into it. So a copy that
-nothing was added to is told from a directory with something of the user's or of a job's in it, and
-a file that was copied before can be linked to rather than copied again.
+A file below TorchX's home directory records for every copy what was put into it. By that a copy to
+which nothing was added differs from a directory with something of the user's or of a job's in it,
+and a file that was copied before can be linked to rather than copied again.
 
 Two names of one file share what is written into it, and a job may write into its copy. So a file is
 only linked where nobody will: out of a copy that is about to be replaced, and where the file itself
@@ -16,19 +16,20 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
 from torchx._files import exclusive_lock, replace_file
+from torchx._home import TORCHX_HOME, home_dir
+from torchx._projects.copy import copy
+from torchx._projects.entry import Entry, announce
+from torchx._projects.tree import scan, scan_all
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import DirectoryTaken, InvalidInput, WorkspaceNotFound
-from torchx.specs._home import TORCHX_HOME, home_dir
 from torchx.specs.api import Workspace
-from torchx.workspace._copy import copy
-from torchx.workspace._tree import Entry, announce, scan, scan_all
 
 logger = get_logger(__name__)
 
 UNFINISHED = ".torchx-copy."
 """Begins the name of a directory beside the place of a copy while that is made."""
 _MOST_EARLIER = 16
-"""How many earlier copies are looked through for files to link to."""
+"""Number of earlier copies that are searched for files to link to."""
 _FORGET_AFTER_S = 3600.0
 _ABANDONED_AFTER_S = 86400.0
 """No copy takes a day: what is unfinished then was left by a process that was killed."""
@@ -50,7 +51,7 @@ def place(workspace: Workspace | str, path: str, *, link_all: bool = False) -> s
     that want the same at once, one makes it.
 
     Args:
-        link_all: whether to hard-link all files that did not change since an earlier copy, also
+        link_all: hard-link all files that did not change since an earlier copy, also
             those that a job could write to.
 
     Raises:
@@ -84,7 +85,7 @@ def place(workspace: Workspace | str, path: str, *, link_all: bool = False) -> s
 
 
 def is_copy(path: str) -> bool:
-    """Whether a directory was made by ``place``."""
+    """True if a directory was made by ``place``."""
     return os.path.realpath(path) in _known()
 
 
@@ -109,7 +110,7 @@ def _inode(path: str) -> int | None:
 
 
 def _equal(target: str, known: dict[str, Copy], source: str, entries: Sequence[Entry]) -> bool:
-    """Whether there is a copy of the same, of which nothing was changed."""
+    """True if there is a copy of the same, in which nothing was changed."""
     copy_of = known.get(target)
     return copy_of is not None and copy_of.source == source and _holds(target, entries)
 
@@ -123,7 +124,7 @@ def _taken(path: str) -> DirectoryTaken:
 
 
 def _untouched(target: str, known: dict[str, Copy]) -> bool:
-    """Whether nothing was added to or changed in a copy, and in other copies inside it."""
+    """True if nothing was added to or changed in a copy, and in other copies inside it."""
     inside = [p for p in known if p.startswith(os.path.join(target, ""))]
     try:
         return target in known and all(
@@ -253,7 +254,7 @@ def _remove_abandoned(parent: str) -> None:
 
 
 def _holds(target: str, entries: Sequence[Entry]) -> bool:
-    """Whether every entry is there and has not been touched since it was copied."""
+    """True if every entry is there and has not been touched since it was copied."""
     for entry in entries:
         path = os.path.join(target, entry.path)
         try:

@@ -1,24 +1,26 @@
-"""All calls of the workspace builder to a Docker daemon; the only import of its SDK."""
+"""Builds and pushes images with a Docker daemon."""
 
-import contextlib
 import functools
-import os
 import re
-import time
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from torchx._docker import docker_host, image_record, probe_socket, pull, translate_errors
+from torchx._docker._transfers import show, silent
+from torchx._retry import with_retries
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import (
     BackendUnavailable,
+    DockerRefused,
     InvalidInput,
-    NotInstalled,
-    TorchXError,
     TransferFailed,
     UnexpectedReply,
 )
-from torchx.workspace import _transfers
 from torchx.workspace._tar import TarStream
+
+# the scheduler takes `docker_host` and `probe_socket` from here
+__all__ = ["build", "docker_host", "find_or_pull", "image_id", "probe_socket", "push"]
 
 logger = get_logger("torchx.workspace.docker_workspace")
 
@@ -31,100 +33,10 @@ _PERMANENT = re.compile(
 )
 
 
-def connect() -> Any:
-    """A client of the daemon that the environment names.
-
-    Raises:
-        NotInstalled: (a ``ModuleNotFoundError``) if the Docker SDK is not installed.
-        BackendUnavailable: if no daemon answers.
-    """
-    try:
-        import docker
-    except ModuleNotFoundError as err:
-        if err.name != "docker":
-            raise
-        msg = "building images needs the Docker SDK"
-        raise NotInstalled(msg, name="docker", extra="docker") from None
-    with translate_errors("connect"):
-        try:
-            probe_socket()
-        except OSError as err:
-            raise _unreachable("connect", err) from err
-        try:
-            return docker.from_env()
-        except ValueError as err:  # a port that is no number, say
-            raise _unreachable("connect", err) from err
-
-
-def docker_host() -> str:
-    """Where the daemon is, as the SDK understands it."""
-    return os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
-
-
-def probe_socket() -> None:
-    """Raises ``OSError`` if nobody listens on the daemon's socket; the SDK leaks a file then."""
-    import socket
-
-    host = docker_host()
-    if not host.startswith("unix://") or not hasattr(socket, "AF_UNIX"):
-        return
-    with socket.socket(socket.AF_UNIX) as knocking:
-        knocking.connect("/" + host[len("unix://") :].lstrip("/"))
-
-
-@contextlib.contextmanager
-def translate_errors(action: str, context: TarStream | None = None) -> Iterator[None]:
-    """Turns errors of the SDK into ours.
-
-    Args:
-        action: what was being done, for messages.
-        context: what was being sent; its own failure is the cause of any other.
-    """
-    import docker.errors
-    import requests.exceptions
-
-    try:
-        yield
-    except TorchXError:
-        raise
-    except Exception as err:
-        if context is not None and context.failure is not None:
-            raise context.failure from None
-        if isinstance(err, docker.errors.APIError):
-            why = str(err.explanation or err)
-            if err.is_client_error():
-                raise InvalidInput(f"the Docker daemon refuses to {action}: {why}") from err
-            raise BackendUnavailable(f"the Docker daemon failed to {action}: {why}") from err
-        if isinstance(err, (docker.errors.DockerException, requests.exceptions.RequestException)):
-            raise _unreachable(action, err) from err
-        raise
-
-
-def _unreachable(action: str, err: Exception) -> BackendUnavailable:
-    msg = (
-        f"cannot {action}: no Docker daemon answers on `{docker_host()}` ({_cause(err)}); start"
-        " Docker, set DOCKER_HOST to where it runs, and check that you may use it"
-    )
-    return BackendUnavailable(msg)
-
-
-def _cause(err: BaseException) -> str:
-    """The innermost reason: the SDK wraps it several times."""
-    seen = err
-    while (inner := seen.__cause__ or seen.__context__) is not None:
-        seen = inner
-    return str(getattr(seen, "strerror", None) or seen)
-
-
 def image_id(client: Any, image: str) -> str | None:
     """The id of an image that the daemon has; ``None`` if it has not."""
-    import docker.errors
-
-    with translate_errors(f"look for image `{image}`"):
-        try:
-            return str(client.api.inspect_image(image)["Id"])
-        except docker.errors.ImageNotFound:
-            return None
+    record = image_record(client, image)
+    return None if record is None else str(record["Id"])
 
 
 def find_or_pull(client: Any, image: str, *, required: bool, quiet: bool = False) -> str | None:
@@ -132,7 +44,7 @@ def find_or_pull(client: Any, image: str, *, required: bool, quiet: bool = False
 
     Args:
         quiet: do not show the progress of a pull.
-        required: whether it is an error that it cannot be had; a warning otherwise.
+        required: an image that cannot be had is an error; a warning otherwise.
 
     Returns:
         Its id; ``None`` if it cannot be had.
@@ -141,26 +53,17 @@ def find_or_pull(client: Any, image: str, *, required: bool, quiet: bool = False
     if found is not None:
         return found
     try:
-        _pull(client, image, quiet)
+        if image.startswith("sha256:"):
+            msg = "it is an image id, and only names can be pulled"
+            raise InvalidInput(msg)
+        pull(client, image, None if quiet else sys.stderr)
         return image_id(client, image)
-    except (InvalidInput, BackendUnavailable, TransferFailed) as err:
+    except (InvalidInput, BackendUnavailable, DockerRefused) as err:
         if required:
             msg = f"the image `{image}` is not on this machine and cannot be pulled: {err}"
             raise InvalidInput(msg) from err
         logger.warning("cannot pull image `%s`: %s", image, err)
         return None
-
-
-def _pull(client: Any, image: str, quiet: bool) -> None:
-    from docker.utils import parse_repository_tag
-
-    if image.startswith("sha256:"):
-        msg = "it is an image id, and only names can be pulled"
-        raise InvalidInput(msg)
-    repository, tag = parse_repository_tag(image)
-    with translate_errors(f"pull image `{image}`"):
-        events = client.api.pull(repository, tag=tag or "latest", stream=True, decode=True)
-        _transfers.show(events, _transfers.silent() if quiet else None, "pull")
 
 
 def build(
@@ -177,8 +80,8 @@ def build(
     Raises:
         docker.errors.BuildError: if the build fails; it is an ``InvalidInput`` as well.
     """
-    with translate_errors("build the image", context):
-        try:
+    try:
+        with translate_errors("build the image"):
             events = client.api.build(
                 fileobj=context,
                 custom_context=True,
@@ -191,8 +94,14 @@ def build(
                 labels=dict(labels),
             )
             image, log = _read_build(events, quiet)
-        finally:
-            context.close()
+    except DockerRefused as err:  # of the request as a whole
+        raise _build_error()(str(err), []) from None
+    except Exception:
+        if context.failure is not None:  # the cause of any other
+            raise context.failure from None
+        raise
+    finally:
+        context.close()
     if image is None:
         raise _no_image(log)
     return image
@@ -234,7 +143,7 @@ def _build_error() -> Any:
 
 
 def _build_message(reason: str, log: list[Any]) -> str:
-    """The error, and the step that it happened in, which the daemon tells before."""
+    """The error, and the step that it happened in, which the daemon names before."""
     steps = [str(e.get("stream")).strip() for e in log if e.get("stream")]
     step = next((s for s in reversed(steps) if s.startswith("Step ")), "")
     return f"the image could not be built{f' ({step})' if step else ''}: {reason}"
@@ -264,20 +173,29 @@ def push(client: Any, image: str, repository: str, tag: str, *, quiet: bool = Fa
         TransferFailed: if the registry refuses, or keeps failing.
         BackendUnavailable: if the daemon does.
     """
-    with translate_errors(f"tag image `{image}` as `{repository}:{tag}`"):
-        client.images.get(image).tag(repository, tag=tag)
-    for pause_s in (*_PUSH_PAUSES_S, None):
-        try:
-            return _push_once(client, repository, tag, quiet)
-        except (TransferFailed, BackendUnavailable) as err:
-            if pause_s is None or _PERMANENT.search(str(err)):
-                if isinstance(err, BackendUnavailable):
-                    raise
-                msg = f"cannot push `{repository}:{tag}`: {err}{_advice(str(err))}"
-                raise TransferFailed(msg) from err
-            logger.warning("cannot push `%s:%s`, trying again: %s", repository, tag, err)
-            time.sleep(pause_s)
-    raise AssertionError  # the last round returns or raises
+    name = f"{repository}:{tag}"
+    try:
+        with translate_errors(f"tag image `{image}` as `{name}`"):
+            client.images.get(image).tag(repository, tag=tag)
+    except DockerRefused as err:
+        if err.status != 404:
+            raise
+        raise InvalidInput(f"{err}; build it again") from None
+
+    def transient(err: Exception) -> bool:
+        known = isinstance(err, (DockerRefused, BackendUnavailable))
+        passing = known and not _PERMANENT.search(str(err))
+        if passing:
+            logger.warning("cannot push `%s`, trying again: %s", name, err)
+        return passing
+
+    try:
+        return with_retries(
+            lambda: _push_once(client, repository, tag, quiet), _PUSH_PAUSES_S, transient
+        )
+    except DockerRefused as err:
+        msg = f"cannot push `{name}`: {err}{_advice(str(err))}"
+        raise TransferFailed(msg, err.status) from err
 
 
 def _push_once(client: Any, repository: str, tag: str, quiet: bool) -> str | None:
@@ -292,7 +210,7 @@ def _push_once(client: Any, repository: str, tag: str, quiet: bool) -> str | Non
 
     with translate_errors(f"push `{repository}:{tag}`"):
         events = client.images.push(repository, tag=tag, stream=True, decode=True)
-        _transfers.show(watched(events), _transfers.silent() if quiet else None, "push")
+        show(watched(events), silent() if quiet else None, "push")
     return digest[-1] if digest else None
 
 

@@ -5,9 +5,9 @@ import os
 import struct
 from collections.abc import Generator, Iterator, Sequence
 
+from torchx._projects.entry import Entry, open_entry, read_small
+from torchx._projects.messages import LEAVE_OUT
 from torchx.errors import TorchXError, UnreadableWorkspace
-from torchx.workspace._errors import LEAVE_OUT
-from torchx.workspace._tree import Entry, open_entry, read_small
 
 CHUNK_BYTES = 1 << 20
 _BLOCK = 512
@@ -120,7 +120,7 @@ def _header(entry: Entry) -> bytes:
 
 
 def _long(kind: bytes, text: bytes) -> bytes:
-    """What goes before an entry whose name or target does not fit; GNU's and Go's tar read it."""
+    """The block before an entry whose name or target is too long, as GNU tar writes it."""
     size = len(text) + 1
     return _block(b"././@LongLink", 0o644, size, kind, b"") + text + b"\0" * (1 + -size % _BLOCK)
 

@@ -1,10 +1,10 @@
-"""What a scheduler that builds workspaces mixes in."""
+"""The interface of schedulers that build workspaces."""
 
 import abc
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from torchx._startup.dataclass import light_dataclass
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import InvalidInput
 from torchx.specs.api import AppDef, CfgVal, Role, Workspace, runopts
@@ -212,7 +212,7 @@ def walk_workspace(
     Raises:
         InvalidInput: if the ignore file has a malformed pattern.
     """
-    from torchx.workspace._listing import walk
+    from torchx._projects.listing import walk
 
     return walk(fs, path, ignore_name)
 
@@ -228,14 +228,14 @@ def pin_workspace_images(app: AppDef, images: Mapping[tuple[str, Workspace], str
             role.workspace = None
 
 
-@dataclass
+@light_dataclass
 class PkgInfo(Generic[PackageType]):
     """Deprecated: what a ``WorkspaceBuilder`` made.
 
     Args:
         img: the image.
         lazy_overrides: attributes of the role that are known later.
-        metadata: what else there is to say.
+        metadata: anything else about the image.
     """
 
     img: PackageType

@@ -3,12 +3,13 @@
 import os
 from collections.abc import Mapping, Sequence
 
+from torchx._projects.copy import copy, copy_to_url
+from torchx._projects.entry import Entry, announce
+from torchx._projects.tree import scan
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import InvalidInput
 from torchx.specs.api import CfgVal, Role, Workspace
 from torchx.workspace import _copies
-from torchx.workspace._copy import copy, copy_to_url
-from torchx.workspace._tree import Entry, announce, scan
 from torchx.workspace.api import WorkspaceMixin
 
 __all__ = ["DirWorkspaceMixin", "TmpDirWorkspaceMixin"]
@@ -152,7 +153,7 @@ def _folder_of(role: str, job_dir: str, taken: Sequence[str]) -> str:
 
 
 def _builds_itself(builder: object, mixin: type) -> bool:
-    """Whether a subclass has replaced the building of a single directory."""
+    """True if a subclass has replaced the building of a single directory."""
     name = "build_workspace_and_update_role"
     return getattr(type(builder), name) is not getattr(mixin, name)
 

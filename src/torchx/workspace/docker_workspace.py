@@ -5,11 +5,12 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any, TextIO
 
+from torchx._projects.entry import Entry, announce
+from torchx._projects.tree import scan
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import BackendUnavailable, InvalidInput, TorchXError, UnsupportedRequest
 from torchx.specs.api import AppDef, CfgVal, Role, Workspace, runopts
 from torchx.version import __version__
-from torchx.workspace._tree import Entry, announce, scan
 from torchx.workspace.api import WorkspaceMixin
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class DockerWorkspaceMixin(WorkspaceMixin[dict[str, tuple[str, str]]]):
     LABEL_VERSION: str = "torchx.pytorch.org/version"
 
     _runs_elsewhere: bool = True
-    """Whether jobs run where images come from a registry, so that all are pushed."""
+    """True where jobs take their images from a registry, so that all are pushed."""
 
     def __init__(self, *args: Any, docker_client: Any = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -91,13 +92,13 @@ class DockerWorkspaceMixin(WorkspaceMixin[dict[str, tuple[str, str]]]):
     @property
     def _docker_client(self) -> Any:
         if self.__client is None:
-            from torchx.workspace import _docker
+            from torchx._docker import connect
 
-            self.__client = _docker.connect()
+            self.__client = connect()
         return self.__client
 
     def workspace_opts(self) -> runopts:
-        """Where images go, and whether the build is shown."""
+        """Options: the repository of images, their builder, and how much is shown."""
         opts = runopts()
         opts.add(
             "image_repo",
@@ -232,7 +233,7 @@ class DockerWorkspaceMixin(WorkspaceMixin[dict[str, tuple[str, str]]]):
     def _choose_builder(
         self, image: str, entries: Sequence[Entry], cfg: Mapping[str, CfgVal]
     ) -> _Build:
-        """What builds: called with image, workspace, entries and cfg it gives the new image.
+        """The builder: called with image, workspace, entries and cfg it gives the new image.
 
         Raises:
             InvalidInput: if what ``image_builder`` names cannot build this.
@@ -310,7 +311,7 @@ class DockerWorkspaceMixin(WorkspaceMixin[dict[str, tuple[str, str]]]):
         return self._build_with_docker(image, workspace, entries, cfg)
 
     def _daemon_may_help(self, image: str, err: TorchXError) -> bool:
-        """Whether a daemon answers, and has the image unless it is one that it could pull."""
+        """True if a daemon answers, and has the image unless it is one that it could pull."""
         from torchx.workspace import _docker
 
         try:
@@ -392,12 +393,12 @@ class DockerWorkspaceMixin(WorkspaceMixin[dict[str, tuple[str, str]]]):
 
 
 def has_dockerfile(entries: Iterable[Entry]) -> bool:
-    """Whether a workspace brings its own Dockerfile."""
+    """True if a workspace brings its own Dockerfile."""
     return any(e.path == TORCHX_DOCKERFILE and e.kind != "dir" for e in entries)
 
 
 def with_dockerfile(entries: list[Entry]) -> list[Entry]:
-    """What is sent to be built: the workspace, with the default Dockerfile if it has none."""
+    """The files of a build: the workspace, with the default Dockerfile if it has none."""
     if has_dockerfile(entries):
         return entries
     size = len(DEFAULT_DOCKERFILE)
@@ -415,9 +416,9 @@ def print_push_events(events: Iterable[Mapping[str, Any]], stream: TextIO | None
     Raises:
         RuntimeError: if an event has an error.
     """
-    from torchx.workspace import _transfers
+    from torchx._docker._transfers import show
 
-    _transfers.show(events, stream or sys.stderr, "push")
+    show(events, stream or sys.stderr, "push")
 
 
 def _image_repo(cfg: Mapping[str, CfgVal]) -> str | None:

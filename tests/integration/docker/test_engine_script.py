@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.docker_engine import needs_docker, skip_without_docker
+from tests.docker_engine import needs_docker
 
-skip_without_docker()
 pytestmark = [
     *needs_docker,
     pytest.mark.skipif(os.geteuid() != 0, reason="only root can run most commands of the script"),

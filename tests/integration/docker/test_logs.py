@@ -6,12 +6,12 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from tests.docker_engine import needs_docker, skip_without_docker
-from torchx.errors import InvalidInput, UnsupportedRequest
+from tests.docker_engine import needs_docker
+from torchx.errors import InvalidInput, UnknownApp, UnsupportedRequest
+from torchx.schedulers._core.following import THREAD_NAME
 from torchx.schedulers.api import Stream
 from torchx.specs import AppState, RetryPolicy, macros
 
-skip_without_docker()
 pytestmark = needs_docker
 
 PIECES = """
@@ -77,7 +77,7 @@ def test_a_follower_that_stops_early_leaves_no_thread(apps):
     next(blocks)
     blocks.close()
     deadline = time.monotonic() + 20
-    while [t for t in threading.enumerate() if t.name == "torchx-docker-log"]:
+    while [t for t in threading.enumerate() if t.name == THREAD_NAME]:
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
@@ -96,9 +96,9 @@ def test_what_cannot_be_read_is_refused_at_the_call(apps):
         apps.scheduler.log_iter(app_id, "worker", regex="(")
     with pytest.raises(UnsupportedRequest, match="attempt"):
         apps.scheduler.log_blocks(app_id, attempt=0)
-    with pytest.raises(RuntimeError, match="no app `nothing-1`"):
+    with pytest.raises(UnknownApp, match="does not know app `nothing-1`"):
         apps.scheduler.log_iter("nothing-1", "worker")
-    with pytest.raises(RuntimeError, match=r"no replica `worker/3`, it has: worker/0"):
+    with pytest.raises(RuntimeError, match=r"`worker` of app .* has replicas 0 to 0, given: 3"):
         apps.scheduler.log_iter(app_id, "worker", 3)
 
 

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.docker_engine import image_id, needs_docker, skip_without_docker
+from tests.docker_engine import image_id, needs_docker
 from torchx.specs import AppState, BindMount, DeviceMount, Resource, VolumeMount, macros
 
-skip_without_docker()
 pytestmark = needs_docker
 
 EXAMPLES = Path(__file__).parents[3] / "examples"

@@ -211,12 +211,12 @@ def test_a_line_without_end_does_not_fill_memory(scheduler):
 
 
 def test_unknown_apps_and_replicas_are_told_at_the_call(scheduler):
-    with pytest.raises(KeyError, match="there is no local job `nope`"):
+    with pytest.raises(KeyError, match="`local` does not know app `nope`"):
         scheduler.log_iter("nope", "w")
     app_id = run(scheduler, sh("true"))
-    with pytest.raises(RuntimeError, match=r"no replica `x/0`.*log_dir"):
+    with pytest.raises(RuntimeError, match=r"has no role `x`, it has: w"):
         scheduler.log_iter(app_id, "x")
-    with pytest.raises(RuntimeError, match=r"no replica `w/7`"):
+    with pytest.raises(RuntimeError, match=r"has replicas 0 to 0, given: 7"):
         scheduler.log_iter(app_id, "w", 7)
 
 

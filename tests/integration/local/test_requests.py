@@ -50,6 +50,7 @@ def test_options_have_defaults():
         "prepend_cwd": False,
         "auto_set_cuda_visible_devices": False,
         "detach": False,
+        "on_failure": "end",
         "grace_s": 10,
     }
     assert all(option.help for _, option in Opts.as_runopts())

@@ -20,8 +20,8 @@ from tests.unit.workspace.registry.fake_registry import (
     digest_of,
     tar_of,
 )
+from torchx._docker import connect as connect_docker
 from torchx.errors import BackendUnavailable
-from torchx.workspace._docker import connect as connect_docker
 from torchx.workspace._registry._blobs import BytesBlob
 from torchx.workspace._registry._client import Manifest, Registry
 from torchx.workspace._registry._reference import parse_repository

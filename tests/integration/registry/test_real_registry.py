@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from urllib3 import Retry
 
 from tests.registry_images import append_workspace
 from torchx.errors import InvalidInput
 from torchx.specs.api import AppDef, Role, Workspace
 from torchx.workspace._registry._blobs import BytesBlob
 from torchx.workspace._registry._client import Registry
-from torchx.workspace._registry._http import Retries
 from torchx.workspace._registry._reference import parse_repository
 from torchx.workspace.docker_workspace import DockerWorkspaceMixin
 
@@ -207,7 +207,7 @@ def test_an_upload_that_breaks_ends_well(repository: str, host: str) -> None:
     blob = BytesBlob(data)
     with Breaking(host) as proxy:
         broken = parse_repository(repository.replace(host, proxy.host))
-        with Registry(broken, push=True, retries=Retries((0.1,) * 5)) as registry:
+        with Registry(broken, push=True, retries=Retry(5, backoff_factor=0.05)) as registry:
             registry.upload(blob)
             assert registry.get_blob(blob.digest, 1 << 25) == data
     assert proxy.broken == 2

@@ -41,7 +41,7 @@ def test_a_range_of_replicas_leaves_nodes_for_other_roles(cluster: Cluster):
     first = Role("first", "", entrypoint="sh", args=["-c", rank0], num_replicas=4, min_replicas=1)
     app_id, found = cluster.run(first, sh("sleep 2; echo $SLURMD_NODENAME; exit 3", name="other"))
     assert found.state is AppState.FAILED
-    assert "replica 0 of role `other` exited with code 3" in found.msg
+    assert "replica other/0 exited with code 3" in found.msg
     assert [(role.name, role.num_replicas) for role in found.roles] == [("first", 3), ("other", 1)]
     hosts = {s.role: [r.hostname for r in s.replicas] for s in found.roles_statuses}
     assert len({*hosts["first"], *hosts["other"]}) == 4
@@ -84,7 +84,7 @@ def test_a_failed_role_fails_the_app_and_its_replica_is_named(cluster: Cluster):
     bad = Role("bad", "", entrypoint="sh", args=["-c", script], num_replicas=2)
     app_id, found = cluster.run(bad, sh("sleep 600", name="other"))
     assert found.state is AppState.FAILED
-    assert "replica 1 of role `bad` exited with code 5" in found.msg
+    assert "replica bad/1 exited with code 5" in found.msg
     (failed,) = cluster.scheduler.failed_replicas(app_id)
     assert (failed.role, failed.replica, failed.exit_code) == ("bad", 1, 5)
     assert failed.last_lines == ["last words"]
@@ -112,7 +112,7 @@ def test_a_replica_that_is_killed_is_told_by_its_signal(cluster: Cluster):
     app_id, found = cluster.run(sh("kill -SEGV $$"))
     assert found.state is AppState.FAILED
     (failed,) = cluster.scheduler.failed_replicas(app_id)
-    assert (failed.exit_code, failed.reason) == (-11, "was killed by SIGSEGV")
+    assert (failed.exit_code, failed.reason) == (-11, "killed by SIGSEGV")
 
 
 def test_a_replica_that_is_killed_is_named_and_not_one_that_leaves_with_it(cluster: Cluster):
@@ -121,7 +121,7 @@ def test_a_replica_that_is_killed_is_named_and_not_one_that_leaves_with_it(clust
         "while :; do sleep 0.1; done 2>/dev/null"
     )
     app_id, found = cluster.run(sh(script, num_replicas=2))
-    assert "replica 0 of role `r` was killed by SIGKILL" in found.msg
+    assert "replica r/0 killed by SIGKILL" in found.msg
     first = cluster.scheduler.failed_replicas(app_id)[0]
     assert (first.replica, first.exit_code) == (0, -9)
 

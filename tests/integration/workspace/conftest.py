@@ -11,8 +11,8 @@ from typing import Any
 import docker.errors
 import pytest
 
+from torchx._docker import connect
 from torchx.errors import BackendUnavailable
-from torchx.workspace._docker import connect
 
 BASE = "torchx-test/workspace-base"
 

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from torchx.cli._log_query import LogTarget, parse_identifier, parse_time
+from torchx.cli._log_replicas import last_lines
 from torchx.cli.cmd_log import (
     ENDC,
     GREEN,
@@ -25,6 +26,7 @@ from torchx.cli.cmd_log import (
     print_log_lines,
     validate,
 )
+from torchx.errors import UnsupportedRequest
 from torchx.runner import Runner
 from torchx.schedulers.api import LogBlock, Stream
 from torchx.specs import AppDef, AppState, AppStatus, Role
@@ -251,7 +253,7 @@ def test_an_unknown_role_is_refused_with_the_roles(caplog: pytest.LogCaptureFixt
     with pytest.raises(SystemExit) as ended:
         logs(StandIn(), "k://s/app/trainr")
     assert ended.value.code == 1
-    for word in ("0: k://app/trainer", "1: k://app/reader", "Did you mean `trainer`?"):
+    for word in ("0: k://s/app/trainer", "1: k://s/app/reader", "Did you mean `trainer`?"):
         assert word in caplog.text
 
 
@@ -298,7 +300,10 @@ class Merging(StandIn):
     def log_blocks(self, handle: str, replicas: Any, **kwargs: Any) -> Iterator[LogBlock]:
         self.calls.append(("log_blocks", handle, replicas, kwargs))
         more = (("b", 0, "5\n"), ("a", 0, "6")) if kwargs["should_tail"] else ()
-        return iter([LogBlock(role, k, 0, text) for role, k, text in (*self.blocks, *more)])
+        blocks = [LogBlock(role, k, 0, text) for role, k, text in self.blocks]
+        if "tail_lines" in kwargs:
+            blocks = [*last_lines(blocks, kwargs["tail_lines"], None)]
+        return iter([*blocks, *(LogBlock(role, k, 0, text) for role, k, text in more)])
 
 
 def test_merged_logs_keep_their_order() -> None:
@@ -383,6 +388,35 @@ def test_only_the_last_lines(
     assert capsys.readouterr().out == expected
 
 
+@pytest.mark.parametrize(
+    ("argv", "expected"),
+    [
+        (["--tail-lines", "1"], "a/0 2\nb/0 3\n"),
+        (["--tail-lines", "1", "-t"], "a/0 2\nb/0 3\na/0 4\n"),
+    ],
+)
+def test_only_the_last_lines_of_a_scheduler_that_cannot_read_them_alone(
+    call: Callable[..., Any], remote: Any, argv: list[str], expected: str
+) -> None:
+    def log_blocks(
+        app_id: str,
+        replicas: Any = None,
+        *,
+        regex: Any,
+        since: Any,
+        until: Any,
+        should_tail: bool,
+        streams: Any,
+        attempt: Any,
+    ) -> Iterator[LogBlock]:
+        more = [LogBlock("a", 0, 0, "4\n")] if should_tail else []
+        return iter([LogBlock("a", 0, 0, "1\n2\n"), LogBlock("b", 0, 0, "3\n"), *more])
+
+    remote.jobs = {"x": APP}
+    remote.log_blocks = log_blocks
+    assert call("log", *argv, "remote://torchx/x").out == expected
+
+
 def test_only_the_last_lines_of_single_replicas(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -411,6 +445,20 @@ def test_attempts_need_a_scheduler_that_keeps_them(
     remote.jobs = {"a": APP}
     assert call("log", "--attempt", "1", "remote://torchx/a").code == 1
     assert "--attempt" in caplog.text
+
+
+def test_what_no_replica_can_be_asked_is_told_once(
+    call: Callable[..., Any], remote: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    remote.jobs = {"a": APP}
+
+    def refuse(*args: Any, **kwargs: Any) -> Any:
+        raise UnsupportedRequest("no streams here")
+
+    remote.log_iter = refuse
+    assert call("log", "--streams", "stderr", "remote://torchx/a").code == 1
+    errors = [r for r in caplog.records if r.name == "torchx.cli" and "no streams" in r.message]
+    assert len(errors) == 1
 
 
 def test_lines_as_json(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -450,6 +498,16 @@ def test_logs_of_a_local_job_from_another_process(torchx: Callable[..., Any]) ->
         (1, "stderr", 3),
         (1, "combined", 6),
     }
+    lines = torchx("log", "--tail-lines", "2", "--streams", "stderr", handle).out.splitlines()
+    assert sorted(lines) == [f"sh/{k} err{i}" for k in (0, 1) for i in (2, 3)]
+    for argv, text in (
+        (["--attempt", "5", handle], "there is no attempt 5"),
+        (["--verify", "--attempt", "9", handle], "there is no attempt 9"),
+        (["--verify", handle, "shh"], "has no role `shh`"),
+    ):
+        refused = torchx("log", *argv)
+        assert refused.code == 1
+        assert text in refused.err
     assert torchx("log", handle, "sh/7").code == 1
     assert torchx("log", handle, "shh").code == 1
 

@@ -54,11 +54,11 @@ def test_prefixes_are_green_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> No
     assert stream.getvalue() == "\033[32mw/0\033[0m x\n"
 
 
-def test_two_replicas_never_share_a_line() -> None:
+def test_two_replicas_or_attempts_never_share_a_line() -> None:
     stream = io.StringIO()
     printer = LogPrinter(stream)
-    for text in ("a", "", "b\n"):
-        printer.write("w", 0, 0, text)
+    for attempt, text in enumerate(("a", "", "b\n")):
+        printer.write("w", 0, attempt, text)
     printer.write("w", 1, 0, "c")
     printer.finish()
     printer.finish()

@@ -16,19 +16,20 @@ import fsspec
 import pytest
 
 from tests.unit.workspace.trees import ignore, make, on_disk, paths
-from torchx.errors import InvalidInput, TorchXError
-from torchx.schedulers.api import Scheduler
-from torchx.specs import AppDef, AppDryRunInfo, Role, Workspace
-from torchx.workspace._copies import place
-from torchx.workspace._copy import (
+from torchx._projects.copy import (
     _copy_some,
     _make_shared_folders,
     _Target,
     _threads,
     copy,
 )
+from torchx._projects.entry import Entry
+from torchx._projects.tree import scan
+from torchx.errors import InvalidInput, TorchXError
+from torchx.schedulers.api import Scheduler
+from torchx.specs import AppDef, AppDryRunInfo, Role, Workspace
+from torchx.workspace._copies import place
 from torchx.workspace._tar import TarFile, TarStream
-from torchx.workspace._tree import Entry, scan
 from torchx.workspace.dir_workspace import (
     DirWorkspaceMixin,
     TmpDirWorkspaceMixin,
@@ -605,7 +606,7 @@ def test_folders_are_there_whichever_thread_is_first(tmp_path: Path):
         (source / name).write_text(name)
     entries = scan(str(source))
     tasks = [entries[i : i + 4] for i in range(0, len(entries), 4)]
-    target = _Target(f"{out}/", set(), 0)
+    target = _Target(f"{out}/", 0)
     out.mkdir()
     _copy_some(tasks[0], target)
     _make_shared_folders(tasks, target)

@@ -23,7 +23,6 @@ from torchx.errors import BackendUnavailable, InvalidInput, TorchXError
 from torchx.runner import get_runner
 from torchx.specs import AppDef, Role, Workspace
 from torchx.version import __version__
-from torchx.workspace import _docker
 from torchx.workspace.docker_workspace import (
     DEFAULT_DOCKERFILE,
     TORCHX_DOCKERFILE,
@@ -216,14 +215,14 @@ def test_without_a_daemon_there_is_one_clear_line(builder, tmp_path: Path, monke
     with pytest.raises(BackendUnavailable) as error:
         build(builder, role(make(tmp_path, "x")))
     text = str(error.value)
-    assert f"no Docker daemon answers on `unix://{tmp_path}/none.sock` (No such file" in text
+    assert f"Docker daemon at unix://{tmp_path}/none.sock cannot be reached: No such file" in text
     assert "\n" not in text
 
 
 @pytest.mark.parametrize("host", ["tcp://localhost:port", "nothing://x"])
 def test_an_address_that_is_none_is_named(builder, tmp_path: Path, monkeypatch, host):
     monkeypatch.setenv("DOCKER_HOST", host)
-    with pytest.raises(BackendUnavailable, match=f"on `{host}` .*set DOCKER_HOST"):
+    with pytest.raises(BackendUnavailable, match=f"at {host} .*set DOCKER_HOST"):
         build(builder, role(make(tmp_path, "x")))
 
 
@@ -400,14 +399,15 @@ def test_nothing_to_push_needs_no_daemon(builder, monkeypatch: pytest.MonkeyPatc
 def test_a_push_that_breaks_is_tried_again(daemon, builder, no_pauses, failure):
     daemon.pushes = [failure, failure, DONE]
     assert pushed(daemon, builder) == f"h/i@{DIGEST}"
-    assert no_pauses == [1, 2]
+    assert no_pauses == pytest.approx([1, 2], rel=0.2)
 
 
 def test_a_push_that_keeps_breaking_is_given_up(daemon, builder, no_pauses):
     daemon.pushes = [[{"error": "unexpected EOF"}]] * 9
     with pytest.raises(RuntimeError, match="cannot push `h/i:tag`: unexpected EOF"):
         pushed(daemon, builder)
-    assert (len(daemon.pushes), no_pauses) == (5, [1, 2, 4])
+    assert len(daemon.pushes) == 5
+    assert no_pauses == pytest.approx([1, 2, 4], rel=0.2)
 
 
 def test_a_registry_that_refuses_is_not_asked_again(daemon, builder, no_pauses):
@@ -495,4 +495,3 @@ def test_nothing_of_the_sdk_is_imported_with_the_module():
 
 def test_no_daemon_is_needed_to_look_at_the_seam(builder):
     assert builder._choose_builder("base", [], {}) == builder._build_with_docker
-    assert _docker.connect  # where the SDK is imported

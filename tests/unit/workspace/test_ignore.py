@@ -4,8 +4,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from torchx._projects.ignore import Pattern, Rules, parse
 from torchx.errors import InvalidInput
-from torchx.workspace._ignore import Pattern, Rules, parse
 
 
 def kept(text: str, paths: list[str]) -> list[str]:

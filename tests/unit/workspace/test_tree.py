@@ -10,9 +10,10 @@ import fsspec
 import pytest
 
 from tests.unit.workspace.trees import ignore, make, paths
+from torchx._projects.entry import announce, open_entry, size_text, summary
+from torchx._projects.tree import scan, scan_all
 from torchx.errors import InvalidInput, TorchXError
 from torchx.specs import Workspace
-from torchx.workspace._tree import announce, open_entry, scan, scan_all, size_text, summary
 
 
 def test_entries_are_sorted_and_folders_stand_before_their_content(tmp_path: Path):

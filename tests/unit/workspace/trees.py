@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from torchx.workspace._tree import Entry
+from torchx._projects.entry import Entry
 
 
 def make(root: Path, *paths: str, **contents: str) -> Path:

@@ -1,8 +1,9 @@
 """What is recorded of a call to the runner."""
 
-from dataclasses import dataclass, fields
 from enum import Enum
 from typing import Any, Union
+
+from torchx._startup.dataclass import fields, light_dataclass
 
 
 class SourceType(str, Enum):
@@ -13,7 +14,7 @@ class SourceType(str, Enum):
     EXTERNAL = "EXTERNAL"
 
 
-@dataclass
+@light_dataclass
 class TorchxEvent:
     """One call to the runner: what for, how long, and how it ended.
 

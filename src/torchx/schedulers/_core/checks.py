@@ -3,7 +3,7 @@
 from torchx.errors import InvalidInput, UnsupportedRequest
 from torchx.specs.api import AppDef, RetryPolicy, Role
 
-from .logs import LogQuery
+from .log_query import LogQuery
 from .responses import SchedulerFeatures, Stream
 
 MOST_REPLICAS = 1_000_000
@@ -90,6 +90,8 @@ def fields_left_out(app: AppDef, features: SchedulerFeatures) -> list[str]:
     for role in app.roles:
         if role.mounts and "mounts" in features.left_out:
             found.append(f"`mounts` of role `{role.name}`")
+        if role.resource.devices and "devices" in features.left_out:
+            found.append(f"`devices` of role `{role.name}`")
         elastic = role.min_replicas is not None and role.min_replicas != role.num_replicas
         if elastic and not features.min_replicas:
             found.append(f"`min_replicas` of role `{role.name}`")

@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import BackendUnavailable, CommandFailed, ProgramNotFound
 
-from .retry import PAUSES_S, with_retries
+from .retry import PAUSES_S, passes, with_retries
 
 logger = get_logger(__name__)
 
@@ -35,7 +36,7 @@ class BackendPrograms:
     def run(
         self, argv: Sequence[str], *, input: bytes | None = None, timeout_s: float = TIMEOUT_S
     ) -> str:
-        """Standard output of one call, which is not repeated.
+        """Standard output of one call, which is not repeated. A user is told if it takes long.
 
         Args:
             input: what the program reads; nothing for ``None``.
@@ -52,7 +53,13 @@ class BackendPrograms:
                 argv, capture_output=True, check=True, timeout=timeout_s, **fed
             ).stdout
 
-        return self._translate_errors(argv[0], call)
+        slow = threading.Timer(SILENT_S, logger.warning, ["waiting for `%s` to answer", argv[0]])
+        slow.daemon = True
+        slow.start()
+        try:
+            return self._translate_errors(argv[0], call)
+        finally:
+            slow.cancel()
 
     def ask(
         self,
@@ -60,12 +67,8 @@ class BackendPrograms:
         *,
         timeout_s: float = TIMEOUT_S,
         pauses_s: Iterable[float] = PAUSES_S,
-        calling: Callable[[], None] | None = None,
     ) -> str:
         """Standard output of a call that changes nothing; repeated while the backend is away.
-
-        Args:
-            calling: called before each call of the program.
 
         Raises:
             ProgramNotFound, BackendUnavailable, CommandFailed: as ``run``.
@@ -82,12 +85,9 @@ class BackendPrograms:
             )
 
         def once() -> str:
-            if calling is not None:
-                calling()
             return self._translate_errors(argv[0], call)
 
-        waiting = Waiting()
-        return with_retries(once, pauses_s, waiting.transient)
+        return with_retries(once, pauses_s, Waiting().transient)
 
     def _translate_errors(self, program: str, call: Callable[[], object]) -> str:
         try:
@@ -122,7 +122,7 @@ class Waiting:
 
     def transient(self, err: Exception) -> bool:
         """Whether the call that failed may succeed later; reports that it is repeated."""
-        if not isinstance(err, BackendUnavailable) or isinstance(err, ProgramNotFound):
+        if not passes(err):
             return False
         self.report(str(err))
         return True

@@ -3,12 +3,15 @@
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from torchx._startup.dataclass import replace
 from torchx.errors import BackendUnavailable, InvalidInput
 
-from .responses import LogBlock, Stream
+from .log_query import LogChunk as LogChunk
+from .log_query import LogKey as LogKey
+from .log_query import LogQuery as LogQuery
+from .responses import LogBlock
 from .retry import passes
 from .snapshot import ReplicaKey
 
@@ -21,38 +24,6 @@ BLOCK_BYTES = 1 << 17
 AWAY_S = 150.0
 """How long a backend may be away while its logs are followed."""
 _LONGEST_PAUSE_S = 5.0
-
-
-@dataclass(frozen=True)
-class LogQuery:
-    """The lines that are wanted of each replica."""
-
-    stream: Stream = Stream.COMBINED
-    since_ns: int | None = None
-    """Nanoseconds since the epoch, as in ``until_ns``; ``None`` for no limit."""
-    until_ns: int | None = None
-    follow: bool = False
-    """Go on until the app has ended, instead of what there is now."""
-    attempt: int | None = None
-    """``None`` for all attempts, one after the other."""
-    tail: int | None = None
-    """At least this many of the last lines are needed; ``None`` for all. Never with ``follow``."""
-
-
-class LogKey(NamedTuple):
-    """Whose output it is."""
-
-    role: str
-    replica: int
-    attempt: int = 0
-
-
-LogChunk = tuple[LogKey, int | None, bytes]
-"""Whole lines of one replica that were written at one time, which is ``None`` if it is not known.
-
-Only the last chunk of an attempt may lack a newline at its end, and a piece of a very long line,
-which the rest of that line follows at once.
-"""
 
 
 def to_ns(moment: "datetime | float | None") -> int | None:

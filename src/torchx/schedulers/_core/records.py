@@ -9,8 +9,8 @@ import os
 from collections.abc import Mapping
 
 from torchx._files import replace_file
+from torchx._home import home_dir
 from torchx.errors import InvalidInput
-from torchx.specs._home import home_dir
 
 
 def remember(scheduler: str, app_id: str, data: Mapping[str, object]) -> None:

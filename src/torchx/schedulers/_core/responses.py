@@ -1,8 +1,8 @@
 """The types that a scheduler's verbs answer with, and what it declares it can do."""
 
-from dataclasses import dataclass, field
 from enum import Enum
 
+from torchx._startup.dataclass import field, light_dataclass
 from torchx.specs.api import NONE, AppState, RetryPolicy, Role, RoleStatus
 
 
@@ -14,7 +14,7 @@ class Stream(str, Enum):
     COMBINED = "combined"
 
 
-@dataclass
+@light_dataclass
 class DescribeAppResponse:
     """State, roles and replicas of an app."""
 
@@ -29,7 +29,7 @@ class DescribeAppResponse:
     roles: list[Role] = field(default_factory=list)
 
 
-@dataclass
+@light_dataclass
 class ListAppResponse:
     """One app in a list. ``Runner.list`` fills in the handle."""
 
@@ -42,7 +42,7 @@ class ListAppResponse:
         return hash((self.app_id, self.app_handle, self.state))
 
 
-@dataclass(frozen=True)
+@light_dataclass(frozen=True)
 class SchedulerFeatures:
     """Abilities of a scheduler. What it does not declare is refused with an exception."""
 
@@ -94,7 +94,7 @@ class LogBlock:
         return f"LogBlock({where}, {self.text!r})"
 
 
-@dataclass
+@light_dataclass
 class FailedReplica:
     """How a replica failed, and where to read on."""
 
@@ -108,7 +108,7 @@ class FailedReplica:
     last_lines: list[str]
 
 
-@dataclass
+@light_dataclass
 class LogReport:
     """Completeness of the log of one stream of one attempt of a replica."""
 

@@ -1,9 +1,9 @@
 """Verbs that are derived from a snapshot and from the log lines of replicas."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from torchx._startup.dataclass import replace
 from torchx.errors import LogsNotFound, TorchXError
 
 from . import logs
@@ -26,13 +26,15 @@ ReadLogs = Callable[[Sequence[ReplicaKey], LogQuery], Iterator[LogChunk]]
 """Reads the lines of some replicas of the app at hand."""
 
 
-@dataclass(frozen=True)
 class LogReader:
     """The lines of one app, as its scheduler reads them."""
 
-    read: ReadLogs
-    separate_streams: bool
-    attempts: bool
+    __slots__ = ("attempts", "read", "separate_streams")
+
+    def __init__(self, read: ReadLogs, separate_streams: bool, attempts: bool) -> None:
+        self.read = read
+        self.separate_streams = separate_streams
+        self.attempts = attempts
 
     def blocks(
         self,

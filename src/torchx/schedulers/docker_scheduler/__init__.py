@@ -2,7 +2,9 @@
 
 from torchx.schedulers.ids import make_unique
 
-from ._client import ensure_network, has_docker
+from ._client import has_docker
+from ._compat import DockerOpts, _to_str
+from ._network import ensure_network
 from ._options import Opts
 from ._request import (
     LABEL_APP_ID,
@@ -13,7 +15,7 @@ from ._request import (
     DockerContainer,
     DockerJob,
 )
-from ._scheduler import DockerScheduler, _to_str, create_scheduler
+from ._scheduler import DockerScheduler, create_scheduler
 from ._states import CONTAINER_STATE
 
 __all__ = [
@@ -25,6 +27,7 @@ __all__ = [
     "NETWORK",
     "DockerContainer",
     "DockerJob",
+    "DockerOpts",
     "DockerScheduler",
     "Opts",
     "_to_str",

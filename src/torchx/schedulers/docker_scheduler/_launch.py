@@ -1,21 +1,29 @@
 """Starts all containers of an app, or none."""
 
+import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from torchx._docker import in_parallel, pull
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import BackendUnavailable, DockerRefused, JobStartError, TorchXError
+from torchx.schedulers._core.retry import with_retries
 
-from ._client import Daemon, ensure_network, in_parallel
-from ._request import LABEL_REPLICA_ID, NETWORK, DockerContainer, DockerJob
+from ._client import Daemon
+from ._ending import marks, stop_all
+from ._launcher import identity
+from ._network import ensure_network
+from ._request import LABEL_LAUNCHER, LABEL_REPLICA_ID, NETWORK, DockerContainer, DockerJob
 
 if TYPE_CHECKING:
     from types import FrameType
 
 _LATE_S = 2.0
 """How long a create whose answer was lost may take to have its effect."""
+_ROLLBACK_PAUSES_S = (1.0, 2.0, 4.0)
 
 logger = get_logger(__name__)
 
@@ -36,9 +44,11 @@ def launch(daemon: Daemon, job: DockerJob) -> None:
         try:
             ids = _create(daemon, job.containers)
             _start(daemon, ids, job.containers)
+            if marks(daemon, job.app_id):  # cancelled by another process meanwhile
+                stop_all(daemon, ids)
         except BaseException as err:
             signals.ignore()
-            _take_back(daemon, job.app_id, isinstance(err, BackendUnavailable))
+            _rollback(daemon, job.app_id, isinstance(err, BackendUnavailable))
             if isinstance(err, DockerRefused):
                 raise JobStartError(f"{err}{_advice(str(err))}") from None
             raise
@@ -66,7 +76,7 @@ def pull_images(daemon: Daemon, images: Sequence[str], quiet: bool = False) -> N
             continue  # what a digest names does not change
         logger.info("pulling image `%s`", image)
         try:
-            daemon.pull(image, quiet)
+            pull(daemon.client, image, sys.stderr if sys.stderr.isatty() and not quiet else None)
         except DockerRefused as err:
             if daemon.image_name(image) is None:
                 msg = (
@@ -83,15 +93,24 @@ def _create(daemon: Daemon, containers: Sequence[DockerContainer]) -> list[str]:
     The first replica of each role is created alone: their order is how the order of the roles is
     known afterwards.
     """
+    launcher = identity()
+
+    def create(container: DockerContainer) -> str:
+        labels = container.kwargs.get("labels")
+        if isinstance(labels, dict):
+            labels = {**labels, LABEL_LAUNCHER: launcher}
+        kwargs = {**container.kwargs, "labels": labels}
+        return daemon.create(DockerContainer(container.image, container.command, kwargs))
+
     ids = [""] * len(containers)
     rest = []
     for i, container in enumerate(containers):
         labels = container.kwargs.get("labels")
         if isinstance(labels, dict) and labels.get(LABEL_REPLICA_ID) == "0":
-            (ids[i],) = in_parallel(daemon.create, [container])
+            (ids[i],) = in_parallel(create, [container])
         else:
             rest.append(i)
-    created = in_parallel(lambda i: daemon.create(containers[i]), rest)
+    created = in_parallel(lambda i: create(containers[i]), rest)
     for i, container_id in zip(rest, created, strict=True):
         ids[i] = container_id
     return ids
@@ -111,12 +130,10 @@ def _start(daemon: Daemon, ids: Sequence[str], containers: Sequence[DockerContai
     in_parallel(start, range(len(ids)))
 
 
-def _take_back(daemon: Daemon, app_id: str, outcome_unknown: bool) -> None:
+def _rollback(daemon: Daemon, app_id: str, outcome_unknown: bool) -> None:
     """Removes what was created of an app."""
-    import time
-
     try:
-        daemon.remove_all(app_id)
+        with_retries(lambda: daemon.remove_all(app_id), _ROLLBACK_PAUSES_S)
         if outcome_unknown:
             time.sleep(_LATE_S)
             daemon.remove_all(app_id)

@@ -1,14 +1,16 @@
 """Builds the native request: one container for each replica, as plain data."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from torchx._startup.lazy_logger import get_logger
-from torchx.errors import InvalidInput, MountNotSupported, UnsupportedRequest
+from torchx.errors import InvalidInput, MountNotSupported
+from torchx.schedulers._core.checks import ends_on_failure
+from torchx.schedulers._core.replicas import expand
 from torchx.schedulers.devices import get_device_mounts
 from torchx.settings import ENV_TORCHX_IMAGE, ENV_TORCHX_RANK0_HOST
-from torchx.specs._macros import MacroPlan
 from torchx.specs.api import (
     AppDef,
     BindMount,
@@ -16,17 +18,22 @@ from torchx.specs.api import (
     RetryPolicy,
     Role,
     VolumeMount,
-    macros,
 )
 from torchx.version import __version__
 from torchx.workspace.docker_workspace import DockerWorkspaceMixin
 
 from ._options import Opts
+from ._render import render_request
 
 LABEL_VERSION: str = DockerWorkspaceMixin.LABEL_VERSION
 LABEL_APP_ID: str = "torchx.pytorch.org/app-id"
 LABEL_ROLE_NAME: str = "torchx.pytorch.org/role-name"
 LABEL_REPLICA_ID: str = "torchx.pytorch.org/replica-id"
+LABEL_ON_FAILURE: str = "torchx.pytorch.org/on-failure"
+LABEL_MAX_RETRIES: str = "torchx.pytorch.org/max-retries"
+"""Only where there are any: the restarts of other containers need not be asked for."""
+LABEL_LAUNCHER: str = "torchx.pytorch.org/launcher"
+"""The process that starts the container; added when that happens."""
 NETWORK = "torchx"
 """Name of the bridge network on which the replicas find each other by name."""
 RANK0_ENV = ENV_TORCHX_RANK0_HOST
@@ -35,6 +42,7 @@ _PART_CHARS = 30
 """What is kept of the app's id (its end) and of the role's name (its beginning) in a name."""
 _NAME_CHARS = 63
 """Bound of a host name that can be resolved: one label of DNS."""
+_NAME = re.compile("[A-Za-z0-9_.-]+")
 
 logger = get_logger(__name__)
 
@@ -65,51 +73,6 @@ class DockerJob:
     __str__ = __repr__
 
 
-class _Quoted(str):
-    """Text that YAML writes as JSON does, so that the secrets in it are found and masked."""
-
-
-def render_request(job: DockerJob) -> str:
-    """The containers as YAML."""
-    import yaml
-
-    containers = [
-        {"image": c.image, "command": c.command, **_shown(c.kwargs)} for c in job.containers
-    ]
-    text: str = yaml.dump(
-        containers, Dumper=_dumper(), sort_keys=False, allow_unicode=True, width=1 << 20
-    )
-    return text
-
-
-def _shown(kwargs: Mapping[str, object]) -> dict[str, object]:
-    env = kwargs.get("environment")
-    if not isinstance(env, dict):
-        return dict(kwargs)
-    quoted = {
-        name: _Quoted(value) if isinstance(value, str) and set(value) & set("'\"\\\n") else value
-        for name, value in env.items()
-    }
-    return {**kwargs, "environment": quoted}
-
-
-def _dumper() -> Any:
-    """A dumper that writes what a user put into the request in whatever type, in full."""
-    import yaml
-
-    class Dumper(yaml.SafeDumper):
-        def ignore_aliases(self, data: object) -> bool:
-            return True
-
-    Dumper.add_representer(
-        _Quoted, lambda d, text: d.represent_scalar("tag:yaml.org,2002:str", str(text), style='"')
-    )
-    Dumper.add_multi_representer(dict, yaml.SafeDumper.represent_dict)
-    Dumper.add_multi_representer(str, lambda d, text: d.represent_str(str(text)))
-    Dumper.add_multi_representer(object, lambda d, value: d.represent_str(str(value)))
-    return Dumper
-
-
 def build_request(app: AppDef, app_id: str, opts: Opts, environ: Mapping[str, str]) -> DockerJob:
     """Builds the request of an app; the app is left as it is.
 
@@ -117,26 +80,36 @@ def build_request(app: AppDef, app_id: str, opts: Opts, environ: Mapping[str, st
         environ: environment that ``copy_env`` copies from.
 
     Raises:
-        InvalidInput: if the names of containers would be invalid or the same.
-        UnsupportedRequest: for a retry policy that Docker cannot carry out.
+        InvalidInput: if names of containers would be invalid or the same, or for an option.
     """
-    _check_retries(app)
-    shared = {**_copied(opts.copy_env or (), environ), **(opts.env or {})}
-    rank0 = container_name(app_id, app.roles[0].name, 0)
-    owners: dict[str, str] = {}
+    _warn_of_retries(app)
+    env = {**_copied(opts.copy_env or (), environ), **(opts.env or {})}
+    _check_env(env)
+    labels = {
+        LABEL_VERSION: __version__,
+        LABEL_APP_ID: app_id,
+        LABEL_ON_FAILURE: "end" if ends_on_failure(opts.on_failure) else "wait",
+    }
+    names = _names(app, app_id)
+    env_end = {RANK0_ENV: container_name(app_id, app.roles[0].name, 0)}
     containers: list[DockerContainer] = []
     for role in app.roles:
-        names = [container_name(app_id, role.name, k) for k in range(role.num_replicas)]
-        for name in names:
-            _check_name(name, app, role)
-            if name in owners:
-                msg = (
-                    f"roles `{owners[name]}` and `{role.name}` would both have a container "
-                    f"`{name}`: give them names that differ in the first {_PART_CHARS} characters"
-                )
-                raise InvalidInput(msg)
-            owners[name] = role.name
-        containers += _containers(role, app_id, names, rank0, shared, opts.privileged)
+        shared = {"privileged": opts.privileged, "network": NETWORK, **_of_role(role)}
+        env_end[ENV_TORCHX_IMAGE] = role.image
+        role_labels = {**labels, LABEL_ROLE_NAME: role.name}
+        if role.max_retries > 0:
+            role_labels[LABEL_MAX_RETRIES] = str(role.max_retries)
+        for replica in expand(role, app_id, rank0_env=RANK0_ENV):
+            name = names[role.name, replica.k]
+            kwargs: dict[str, object] = {
+                "name": name,
+                "hostname": name,
+                "environment": {**env, **replica.env, **env_end},
+                "labels": {**role_labels, LABEL_REPLICA_ID: str(replica.k)},
+                **{key: _copy(value) for key, value in shared.items()},
+            }
+            command = [role.entrypoint, *replica.args]
+            containers.append(DockerContainer(role.image, command, kwargs))
     return DockerJob(app_id, containers)
 
 
@@ -155,29 +128,43 @@ def container_name(app_id: str, role_name: str, replica: int) -> str:
     return name[start:]
 
 
-def _check_name(name: str, app: AppDef, role: Role) -> None:
-    bad = sorted({c for c in name if not (c.isascii() and (c.isalnum() or c in "_.-"))})
-    if bad:
-        msg = (
-            f"app `{app.name}` and role `{role.name}` cannot be parts of a container's name, "
-            f"given: {', '.join(map(repr, bad))}; use letters, digits and any of _ . -"
-        )
-        raise InvalidInput(msg)
+def _names(app: AppDef, app_id: str) -> dict[tuple[str, int], str]:
+    """Names of the containers by role and replica.
 
-
-def _check_retries(app: AppDef) -> None:
-    replicas = sum(role.num_replicas for role in app.roles)
+    Raises:
+        InvalidInput: if Docker would refuse one, or two are the same.
+    """
+    owners: dict[str, str] = {}
+    names = {}
     for role in app.roles:
-        if role.max_retries <= 0:
-            continue
-        policy = RetryPolicy(role.retry_policy)
-        if policy is RetryPolicy.ROLE:
-            msg = (
-                f"role `{role.name}`: retry policy {policy.name} is not supported by local_docker, "
-                "where Docker restarts the container that failed and no other: use REPLICA"
-            )
-            raise UnsupportedRequest(msg)
-        if policy is RetryPolicy.APPLICATION and replicas > 1:
+        for k in range(role.num_replicas):
+            name = container_name(app_id, role.name, k)
+            if not _NAME.fullmatch(name):
+                raise _bad_name(name, app, role)
+            if name in owners:
+                msg = (
+                    f"roles `{owners[name]}` and `{role.name}` would both have a container "
+                    f"`{name}`: give them names that differ in the first {_PART_CHARS} characters"
+                )
+                raise InvalidInput(msg)
+            owners[name] = role.name
+            names[role.name, k] = name
+    return names
+
+
+def _bad_name(name: str, app: AppDef, role: Role) -> InvalidInput:
+    bad = sorted({c for c in name if not _NAME.fullmatch(c)})
+    return InvalidInput(
+        f"app `{app.name}` and role `{role.name}` cannot be parts of a container's name, "
+        f"given: {', '.join(map(repr, bad))}; use letters, digits and any of _ . -"
+    )
+
+
+def _warn_of_retries(app: AppDef) -> None:
+    if sum(role.num_replicas for role in app.roles) <= 1:
+        return
+    for role in app.roles:
+        if role.max_retries > 0 and RetryPolicy(role.retry_policy) is RetryPolicy.APPLICATION:
             logger.warning(
                 "role `%s`: when a replica fails, Docker restarts its container alone and not the "
                 "whole application; retry policy REPLICA says so",
@@ -198,40 +185,21 @@ def _copied(patterns: Sequence[str], environ: Mapping[str, str]) -> dict[str, st
     }
 
 
-def _containers(
-    role: Role,
-    app_id: str,
-    names: list[str],
-    rank0: str,
-    shared: Mapping[str, str],
-    privileged: bool,
-) -> list[DockerContainer]:
-    _check_env(role, {**shared, **role.env})
+def _check_env(env: Mapping[str, object]) -> None:
+    """Refuses what the options add; what roles have was checked before."""
+    for name, value in env.items():
+        if not name or "=" in name or "\0" in name or not isinstance(value, str) or "\0" in value:
+            msg = (
+                f"the environment variable {name!r} of option `env` cannot be set: names are not "
+                "empty and have no `=`, values are text, and neither has a NUL character"
+            )
+            raise InvalidInput(msg)
+
+
+def _of_role(role: Role) -> dict[str, object]:
+    """What the containers of all replicas of a role have."""
     mounts, devices = _mounts(role)
-    limits = _limits(role)
-    plan = MacroPlan(role)
-    found = []
-    for k, name in enumerate(names):
-        values = macros.Values(img_root="", app_id=app_id, replica_id=str(k), rank0_env=RANK0_ENV)
-        env = {**shared, **plan.env(values), RANK0_ENV: rank0, ENV_TORCHX_IMAGE: role.image}
-        kwargs: dict[str, object] = {
-            "name": name,
-            "hostname": name,
-            "environment": env,
-            "labels": {
-                LABEL_VERSION: __version__,
-                LABEL_APP_ID: app_id,
-                LABEL_ROLE_NAME: role.name,
-                LABEL_REPLICA_ID: str(k),
-            },
-            "privileged": privileged,
-            "network": NETWORK,
-            "mounts": [dict(mount) for mount in mounts],
-            "devices": list(devices),
-            **{key: _copy(value) for key, value in limits.items()},
-        }
-        found.append(DockerContainer(role.image, [role.entrypoint, *plan.args(values)], kwargs))
-    return found
+    return {"mounts": mounts, "devices": devices, **_limits(role)}
 
 
 def _copy(value: Any) -> Any:
@@ -239,16 +207,6 @@ def _copy(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _copy(item) for key, item in value.items()}
     return [_copy(item) for item in value] if isinstance(value, list) else value
-
-
-def _check_env(role: Role, env: Mapping[str, object]) -> None:
-    for name, value in env.items():
-        if not name or "=" in name or "\0" in name or not isinstance(value, str) or "\0" in value:
-            msg = (
-                f"role `{role.name}`: the environment variable {name!r} cannot be set: names are "
-                "not empty and have no `=`, values are text, and neither has a NUL character"
-            )
-            raise InvalidInput(msg)
 
 
 def _mounts(role: Role) -> tuple[list[dict[str, object]], list[str]]:

@@ -1,21 +1,22 @@
-"""Docker's records of containers as states, statuses and messages."""
+"""Docker's records of containers as snapshots of apps."""
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from torchx.schedulers.api import DescribeAppResponse
-from torchx.specs.api import (
-    NONE,
-    AppState,
-    ReplicaStatus,
-    Role,
-    RoleStatus,
-    is_terminal,
-)
+from torchx.schedulers._core.exits import from_shell
+from torchx.schedulers.api import AppSnapshot, ReplicaSnapshot
+from torchx.specs.api import AppState, Role
 
-from ._request import LABEL_APP_ID, LABEL_REPLICA_ID, LABEL_ROLE_NAME
+from ._request import (
+    LABEL_APP_ID,
+    LABEL_LAUNCHER,
+    LABEL_MAX_RETRIES,
+    LABEL_ON_FAILURE,
+    LABEL_REPLICA_ID,
+    LABEL_ROLE_NAME,
+)
+from ._times import parse_ns
 
 CONTAINER_STATE: dict[str, AppState] = {
     "created": AppState.SUBMITTED,
@@ -28,6 +29,8 @@ CONTAINER_STATE: dict[str, AppState] = {
 """States of containers; for one that ``exited`` its exit code decides."""
 
 UNKNOWN_IMAGE = "<UNKNOWN>"
+SHORT_ID_CHARS = 12
+"""How much of a container's id is noted in marks."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +44,14 @@ class Container:
     replica: int
     status: str
     exit_code: int | None
-    """``None`` while it has none, or the list does not tell."""
+    """As Docker counts; ``None`` while it has none, or the list does not tell."""
     image_id: str
+    created_s: int = 0
+    """Seconds since the epoch, by the daemon's clock."""
+    retried: bool = False
+    ends_on_failure: bool = False
+    launcher: str = ""
+    """Label of the process that starts it."""
 
     @property
     def ended(self) -> bool:
@@ -57,12 +66,24 @@ class Details:
     oom_killed: bool = False
     error: str = ""
     """Why the container could not be started."""
-    finished: str = ""
-    """Time as Docker writes it, in UTC: later ones sort behind."""
+    started_ns: int | None = None
+    ended_ns: int | None = None
+    """When it ended last, also if it runs again."""
     restarts: int = 0
-    max_restarts: int = 0
     memory_bytes: int = 0
     """Limit; 0 for none."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What of an app was asked to end."""
+
+    cancelled: bool = False
+    """A user asked for it."""
+    failed: bool = False
+    """A replica had failed for good, which ends the others."""
+    ids: frozenset[str] = frozenset()
+    """Short ids of the containers that had not ended by themselves."""
 
 
 def parse_container(row: Mapping[str, Any]) -> Container | None:
@@ -74,13 +95,17 @@ def parse_container(row: Mapping[str, Any]) -> Container | None:
     names = [name[1:] for name in row.get("Names") or () if name.count("/") == 1]
     return Container(
         id=row["Id"],
-        name=names[0] if names else row["Id"][:12],
+        name=names[0] if names else row["Id"][:SHORT_ID_CHARS],
         app_id=labels.get(LABEL_APP_ID, ""),
         role=labels[LABEL_ROLE_NAME],
         replica=int(replica),
         status=row.get("State", ""),
         exit_code=parse_exit_code(row.get("Status", "")),
         image_id=row.get("ImageID", ""),
+        created_s=row.get("Created") or 0,
+        retried=LABEL_MAX_RETRIES in labels,
+        ends_on_failure=labels.get(LABEL_ON_FAILURE) == "end",
+        launcher=labels.get(LABEL_LAUNCHER, ""),
     )
 
 
@@ -101,40 +126,43 @@ def parse_details(record: Mapping[str, Any]) -> Details:
     """Reads what ``inspect`` says of one container."""
     state = record.get("State") or {}
     host = record.get("HostConfig") or {}
-    policy = host.get("RestartPolicy") or {}
     return Details(
         exit_code=state.get("ExitCode") or 0,
         oom_killed=bool(state.get("OOMKilled")),
         error=state.get("Error") or "",
-        finished=state.get("FinishedAt") or "",
+        started_ns=parse_ns(state.get("StartedAt") or ""),
+        ended_ns=parse_ns(state.get("FinishedAt") or ""),
         restarts=record.get("RestartCount") or 0,
-        max_restarts=policy.get("MaximumRetryCount") or 0,
         memory_bytes=host.get("Memory") or 0,
     )
 
 
-def container_state(container: Container, cancelled: Iterable[str] = ()) -> AppState:
+def needs_details(container: Container) -> bool:
+    """Whether the list does not say enough of a container."""
+    return container.retried or (container.ended and container.exit_code != 0)
+
+
+def container_state(
+    container: Container,
+    exit_code: int | None = None,
+    ended: Iterable[str] = (),
+    abandoned: bool = False,
+) -> AppState:
     """State of a replica.
 
     Args:
-        cancelled: short ids of the containers that a cancel was meant for.
+        exit_code: of the container.
+        ended: short ids of the containers that were asked to end.
+        abandoned: nobody will start a container that was only created.
     """
-    if container.status in ("exited", "dead", "created") and container.id[:12] in cancelled:
+    status = container.status
+    if status in ("exited", "dead", "created") and container.id[:SHORT_ID_CHARS] in ended:
         return AppState.CANCELLED
-    if container.status == "exited":
-        return AppState.SUCCEEDED if container.exit_code == 0 else AppState.FAILED
-    return CONTAINER_STATE.get(container.status, AppState.UNKNOWN)
-
-
-def app_state(states: Sequence[AppState]) -> AppState:
-    """State of an app from those of its replicas: that of the first live one, if there is any."""
-    for state in states:
-        if not is_terminal(state):
-            return state
-    for state in (AppState.CANCELLED, AppState.FAILED):
-        if state in states:
-            return state
-    return AppState.SUCCEEDED
+    if status == "exited":
+        return AppState.SUCCEEDED if exit_code == 0 else AppState.FAILED
+    if status == "created" and abandoned:
+        return AppState.FAILED
+    return CONTAINER_STATE.get(status, AppState.UNKNOWN)
 
 
 def by_role(containers: Sequence[Container]) -> dict[str, list[Container]]:
@@ -154,121 +182,93 @@ def by_role(containers: Sequence[Container]) -> dict[str, list[Container]]:
     }
 
 
-def describe_exit(details: Details) -> str:
-    """How a container ended, in words."""
-    code = details.exit_code
+def build_snapshot(
+    app_id: str,
+    containers: Sequence[Container],
+    details: Mapping[str, Details],
+    images: Mapping[str, str],
+    ended: Ended,
+    abandoned: bool,
+) -> AppSnapshot:
+    """The snapshot of an app.
+
+    Args:
+        containers: all of the app, in Docker's order.
+        details: by id, as far as they were asked for.
+        images: name of each image, by its id.
+        abandoned: nobody will start the containers that were only created.
+    """
+    roles = by_role(containers)
+    return AppSnapshot(
+        app_id=app_id,
+        replicas=tuple(
+            _replica(container, details.get(container.id), ended, abandoned)
+            for members in roles.values()
+            for container in members
+        ),
+        roles=tuple(
+            Role(name, images.get(members[0].image_id, UNKNOWN_IMAGE), num_replicas=len(members))
+            for name, members in roles.items()
+        ),
+        name=app_id.rpartition("-")[0] or app_id,
+        cancelled=ended.cancelled,
+        message=_start_message(app_id, containers, ended, abandoned),
+        restarts=sum(known.restarts for known in details.values()),
+        ends_on_failure=any(container.ends_on_failure for container in containers),
+        ending=ended.failed,
+    )
+
+
+def _replica(
+    container: Container, details: Details | None, ended: Ended, abandoned: bool
+) -> ReplicaSnapshot:
+    code = details.exit_code if details is not None else container.exit_code
+    state = container_state(container, code, ended.ids, abandoned)
+    known = details or Details()
+    reason = ""
+    if container.status == "paused":
+        reason = "paused"
+    elif state is AppState.FAILED:
+        reason = _reason(container, known)
+    never_ran = not container.ended or bool(known.error)
+    return ReplicaSnapshot(
+        role=container.role,
+        replica=container.replica,
+        state=state,
+        exit_code=None if never_ran or code is None else from_shell(code),
+        reason=reason,
+        host=container.name,
+        attempt=known.restarts,
+        started_ns=known.started_ns,
+        ended_ns=known.ended_ns if container.ended else None,
+        native_id=container.id,
+    )
+
+
+def _reason(container: Container, details: Details) -> str:
+    """Why a container failed, as far as its exit code does not say it."""
+    if container.status == "created":
+        return "was never started"
     if details.error:
         return f"could not be started: {details.error}"
     if details.oom_killed:
-        limit = f" of {details.memory_bytes >> 20} MB" if details.memory_bytes else ""
-        return (
-            f"was killed because it used more memory than its limit{limit} "
-            f"(exit code {code}); raise the role's `memMB`"
-        )
-    if code > 128:
-        name = _signal_name(code - 128)
-        if name:
-            return f"was ended by signal {code - 128} ({name}, exit code {code})"
-    if code == 127:
-        return "exited with code 127: a command was not found"
-    if code == 126:
-        return "exited with code 126: a command could not be executed"
-    return f"exited with code {code}"
+        if not details.memory_bytes:
+            return "out of memory"
+        limit = details.memory_bytes >> 20
+        return f"out of memory: its limit is {limit} MB, raise the role's memMB"
+    return ""
 
 
-def _signal_name(number: int) -> str:
-    import signal
-
-    try:
-        return signal.Signals(number).name
-    except ValueError:
+def _start_message(
+    app_id: str, containers: Sequence[Container], ended: Ended, abandoned: bool
+) -> str:
+    """What is to be said of an app of which not all containers were started."""
+    waiting = sum(c.status == "created" for c in containers)
+    if not waiting or ended.cancelled:
         return ""
-
-
-def parse_epoch_s(moment: str) -> int:
-    """Seconds since the epoch of a time as Docker writes it; 0 if it is none."""
-    from datetime import datetime, timezone
-
-    try:
-        parsed = datetime.strptime(moment[:19], "%Y-%m-%dT%H:%M:%S")
-    except ValueError:
-        return 0
-    return max(0, int(parsed.replace(tzinfo=timezone.utc).timestamp()))
-
-
-def failure_json(details: Details) -> str:
-    """The failure of a replica in the shape of an error file."""
-    return json.dumps(
-        {
-            "message": describe_exit(details),
-            "errorCode": details.exit_code,
-            "timestamp": parse_epoch_s(details.finished),
-        }
+    if not abandoned:
+        return f"{waiting} of {len(containers)} replicas are not started yet"
+    return (
+        f"half-started: {waiting} of {len(containers)} replicas will never start, as their launcher"
+        f" has ended; remove the app with `torchx delete local_docker:///{app_id}`"
     )
-
-
-def traceback_json(details: Details, traceback: str) -> str:
-    """A traceback that a replica printed, in the shape of an error file."""
-    message = {
-        "message": traceback.strip().split("\n")[-1],
-        "errorCode": details.exit_code,
-        "extraInfo": {"py_callstack": traceback, "timestamp": parse_epoch_s(details.finished)},
-    }
-    return json.dumps({"message": message})
-
-
-def build_response(
-    app_id: str,
-    roles: Mapping[str, Sequence[Container]],
-    details: Mapping[str, Details],
-    cancelled: Iterable[str],
-    images: Mapping[str, str],
-) -> DescribeAppResponse:
-    """The answer of ``describe``.
-
-    Args:
-        details: by id, at least of the containers that failed.
-        images: name of each image, by its id.
-    """
-    statuses: list[RoleStatus] = []
-    found: list[Role] = []
-    failed: list[tuple[str, Container]] = []
-    for name, containers in roles.items():
-        replicas = []
-        for container in containers:
-            state = container_state(container, cancelled)
-            error = NONE
-            if state is AppState.FAILED:
-                known = details.get(container.id, _NO_DETAILS)
-                error = failure_json(known)
-                failed.append((known.finished, container))
-            replicas.append(
-                ReplicaStatus(
-                    id=container.replica,
-                    state=state,
-                    role=name,
-                    hostname=container.name,
-                    structured_error_msg=error,
-                )
-            )
-        statuses.append(RoleStatus(role=name, replicas=replicas))
-        image = images.get(containers[0].image_id, UNKNOWN_IMAGE)
-        found.append(Role(name=name, image=image, num_replicas=len(containers)))
-    response = DescribeAppResponse(
-        app_id=app_id,
-        state=app_state([r.state for status in statuses for r in status.replicas]),
-        num_restarts=sum(known.restarts for known in details.values()),
-        roles_statuses=statuses,
-        roles=found,
-    )
-    if failed:
-        first = min(failed, key=lambda item: item[0])[1]
-        known = details.get(first.id, _NO_DETAILS)
-        response.msg = f"replica {first.role}/{first.replica} {describe_exit(known)}"
-        response.structured_error_msg = failure_json(known)
-    elif response.state is AppState.CANCELLED:
-        response.msg = "cancelled"
-    return response
-
-
-_NO_DETAILS = Details(exit_code=1)

@@ -2,7 +2,7 @@
 
 from torchx.schedulers.ids import make_unique
 
-from ._apps import PopenProtocol, SignalException, _LocalAppDef
+from ._compat import PopenProtocol, SignalException, _LocalAppDef
 from ._images import CWDImageProvider, ImageProvider, LocalDirectoryImageProvider
 from ._iterator import LogIterator
 from ._options import LocalOpts, Opts

@@ -1,132 +1,28 @@
-"""All that leaves the process: starts supervisors, talks to them, ends what they left behind."""
+"""What asks and orders the processes that supervise jobs, and ends what they left behind."""
 
 import _socket as socket  # the public module takes 3 ms to import
-import marshal
 import os
 import sys
+import threading
 import time
-from typing import Any
 
-from torchx._startup import local_supervisor
-from torchx.errors import BackendUnavailable, JobStartError
+from torchx.errors import BackendUnavailable
 from torchx.settings import ENV_TORCHX_LOCAL_JOB
 
 from ._record import JobRecord
+from ._states import JobView
 from ._store import Store
 from ._supervise import journal, tree
+from ._supervise.format import event
 
 CANCEL_ANSWER_S = 5.0
 """How long a supervisor may take to answer before it counts as stuck."""
+WATCH_ANSWER_S = 1.0
+"""How long to wait for a supervisor that is to tell of changes; then the files are looked at."""
+POLL_S = 0.2
+"""How often a job is looked at whose supervisor does not answer."""
 END_EXTRA_S = 15.0
 """How long the end of a job may take beyond its grace period before its supervisor is killed."""
-
-
-class Lifeline:
-    """Keeps an attached job alive: the job ends when this is closed, or with this process."""
-
-    def __init__(self, channel: socket.socket) -> None:
-        # a number, not a socket: a job does not end because its scheduler was garbage
-        self._fd = channel.detach()
-
-    def close(self) -> None:
-        """Lets go of the job. In a forked child this does nothing to the job."""
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
-
-
-def start(store: Store, job_dir: str, lock: int, spec: "dict[str, Any]") -> Lifeline | None:
-    """Hands a recorded job to a supervisor and waits until every replica runs.
-
-    Args:
-        lock: file descriptor of the job's lock; the supervisor takes it over.
-        spec: what ``_supervise.main`` reads.
-
-    Returns:
-        The lifeline of an attached job, ``None`` for a detached one.
-
-    Raises:
-        JobStartError: if a replica cannot be started; none is left running then.
-    """
-    spec = {
-        **spec,
-        "launcher_pid": os.getpid(),
-        "launcher_ticks": tree.start_ticks(os.getpid()),
-        "job_dir": job_dir,
-        "home": store.home,
-        "environ": dict(os.environ),
-    }
-    supervisor = local_supervisor.take()
-    channel = supervisor.channel
-    log = os.open(
-        os.path.join(job_dir, "supervisor.log"),
-        os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC,
-        0o600,
-    )
-    try:
-        _send(channel, marshal.dumps(spec), (log, lock))
-        local_supervisor.do_meanwhile()
-        answer = _answer(channel)
-        os.waitpid(supervisor.pid, 0)  # it forks the lasting ones and exits
-    except BaseException:
-        channel.shutdown(socket.SHUT_WR)  # the supervisor, if any, ends the job
-        _wait_closed(channel)
-        channel.close()
-        raise
-    finally:
-        os.close(log)
-    if answer != "started":
-        channel.close()
-        raise JobStartError(_start_failure(answer, job_dir))
-    if spec["attached"]:
-        return Lifeline(channel)
-    channel.close()
-    return None
-
-
-def _send(channel: socket.socket, data: bytes, fds: tuple[int, int]) -> None:
-    """Sends the size with the file descriptors, then the data."""
-    rights = b"".join(fd.to_bytes(4, sys.byteorder) for fd in fds)
-    try:
-        channel.sendmsg(
-            [len(data).to_bytes(8, "little")], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)]
-        )
-        channel.sendall(data)
-    except (BrokenPipeError, ConnectionResetError):
-        pass  # it ended early; its answer or its log says why
-
-
-def _answer(channel: socket.socket) -> str:
-    said = b""
-    while not said.endswith(b"\n"):
-        try:
-            part = channel.recv(65536)
-        except ConnectionResetError:
-            break
-        if not part:
-            break
-        said += part
-    return said.decode("utf-8", "replace").strip()
-
-
-def _wait_closed(channel: socket.socket) -> None:
-    channel.settimeout(CANCEL_ANSWER_S)
-    try:
-        while channel.recv(65536):
-            pass
-    except OSError:
-        return
-
-
-def _start_failure(answer: str, job_dir: str) -> str:
-    if answer.startswith("failed "):
-        return answer.removeprefix("failed ")
-    try:
-        with open(os.path.join(job_dir, "supervisor.log"), errors="replace") as f:
-            last = f.read().strip().split("\n")[-1]
-    except OSError:
-        last = ""
-    return f"the process that supervises the job ended early: {last or 'it left no message'}"
 
 
 class Watch:
@@ -137,29 +33,45 @@ class Watch:
     """
 
     def __init__(self, job_dir: str, logs: bool) -> None:
+        self._answered = False
         self._socket: socket.socket | None = connect(job_dir)
         if self._socket is None:
             return
         try:
             self._socket.sendall(b"logs\n" if logs else b"state\n")
-            if self._socket.recv(1):  # from here on nothing is missed
-                return
         except OSError:
-            pass
-        self.close()
+            self.close()
+            return
+        self._receive(WATCH_ANSWER_S)
 
     @property
     def live(self) -> bool:
-        """Whether the supervisor may still have something to say."""
+        """Whether a supervisor may still have something to say."""
         return self._socket is not None
 
+    @property
+    def told_of_all(self) -> bool:
+        """Whether nothing can be missed from here on."""
+        return self._socket is not None and self._answered
+
     def wait(self, timeout_s: float | None) -> None:
-        """Returns when something happened, when the supervisor is gone, or after the time."""
+        """Returns when something happened, when the supervisor is gone, or after the time.
+
+        One that does not answer (it was stopped, or has no room for more who follow) is waited
+        for shortly only.
+        """
+        if not self._answered:
+            timeout_s = POLL_S if timeout_s is None else min(timeout_s, POLL_S)
+        self._receive(timeout_s)
+
+    def _receive(self, timeout_s: float | None) -> None:
         if self._socket is None:
             return
         self._socket.settimeout(timeout_s if timeout_s is None else max(timeout_s, 0.001))
         try:
-            if not self._socket.recv(65536):
+            if self._socket.recv(65536):
+                self._answered = True
+            else:
                 self.close()
         except TimeoutError:
             pass
@@ -171,6 +83,34 @@ class Watch:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
+
+
+class Follower:
+    """Wakes a reader of logs when there is more, until the job has ended."""
+
+    def __init__(self, store: Store, app_id: str) -> None:
+        self._store = store
+        self._app_id = app_id
+        self._watch = Watch(store.job_dir(app_id), logs=True)
+
+    @property
+    def live(self) -> bool:
+        """Whether more may be written."""
+        if self._watch.told_of_all:
+            return True
+        record = self._store.read(self._app_id)
+        return record is not None and not settled_view(self._store, record).terminal
+
+    def wait(self, timeout_s: float | None) -> None:
+        """Returns when there may be more, at the latest after the time."""
+        if self._watch.live:
+            self._watch.wait(timeout_s)
+        else:
+            time.sleep(POLL_S if timeout_s is None else min(timeout_s, POLL_S))
+
+    def close(self) -> None:
+        """Stops waiting."""
+        self._watch.close()
 
 
 def connect(job_dir: str) -> "socket.socket | None":
@@ -195,61 +135,120 @@ def connect(job_dir: str) -> "socket.socket | None":
     return connection
 
 
+# -- looking -------------------------------------------------------------------------------------
+
+_looks = threading.local()
+"""Of each thread: how long the journals were that it has looked at, by their folder."""
+
+
+def settled_view(store: Store, record: JobRecord) -> JobView:
+    """The state of a job, after completing the record of one whose supervisor was killed."""
+    view = store.view(record)
+    if not view.terminal and not record.damage and settle(store, record):
+        view = store.view(record)
+    sizes: dict[str, int] = _looks.__dict__.setdefault("sizes", {})
+    if view.terminal:
+        sizes.pop(record.path, None)
+    else:
+        sizes[record.path] = view.size
+    return view
+
+
+def wait_for_change(store: Store, app_id: str, timeout_s: float) -> None:
+    """Returns when something has happened to a job since this thread looked at it last.
+
+    At the latest it returns after the time, and at once if the job has ended or is unknown.
+    """
+    record = store.read(app_id)
+    if record is None:
+        return
+    seen = _looks.__dict__.get("sizes", {}).get(record.path)
+    watch = Watch(record.path, logs=False)
+    try:
+        view = store.view(record)
+        if view.terminal or seen not in (None, view.size):
+            return
+        if watch.live:
+            watch.wait(timeout_s)
+        else:
+            time.sleep(min(timeout_s, POLL_S))
+    finally:
+        watch.close()
+
+
+# -- ending --------------------------------------------------------------------------------------
+
+
 def request_cancel(store: Store, record: JobRecord) -> None:
     """Asks the supervisor to end the job and returns once it has begun to.
 
     Raises:
         BackendUnavailable: if the job runs on another machine.
     """
-    connection = connect(record.path)
-    if connection is not None:
-        try:
-            connection.sendall(b"cancel\n")
-            if connection.recv(1):
-                return
-        except OSError:
-            pass  # it ended, or it is stuck
-        finally:
-            connection.close()
+    if ask_to_end(record.path):
+        return
     if _elsewhere(record):
-        msg = f"the job `{record.text('app_id')}` runs on `{record.text('host')}`, cancel it there"
+        msg = f"the job `{record.app_id}` runs on `{record.host}`, cancel it there"
         raise BackendUnavailable(msg)
-    lock = store.try_lock(record.text("app_id"))
+    lock = store.try_lock(record.app_id)
     if lock is not None:
         os.close(lock)
         settle(store, record)
         return
-    view = record.view()
-    if not view.terminal:  # stuck: its guard cleans up after it
-        for pid, ticks in view.supervisors[:1]:
-            found = tree.process(pid)
-            if found is not None and found.ticks == ticks:
-                tree.send(found, 9)
+    view = store.view(record)
+    if not view.terminal:  # stuck: its guard cleans up after it, and finds that it was cancelled
+        line = event("ending", time.time_ns(), "CANCELLED", "")
+        journal.append_line(os.path.join(record.path, "journal"), f"\n{line}")
+        kill_supervisors(view.supervisors[:1])
+
+
+def ask_to_end(job_dir: str) -> bool:
+    """Whether the supervisor of the job has said that it ends it."""
+    connection = connect(job_dir)
+    if connection is None:
+        return False
+    try:
+        connection.sendall(b"cancel\n")
+        return bool(connection.recv(1))
+    except OSError:
+        return False  # it ended, or it is stuck
+    finally:
+        connection.close()
 
 
 def end(store: Store, record: JobRecord) -> None:
     """Ends a job and returns when nothing of it is left."""
     request_cancel(store, record)
-    app_id = record.text("app_id")
-    deadline = time.monotonic() + float(record.text("grace_s")) + END_EXTRA_S
-    watch = Watch(record.path, logs=False)
-    while watch.live and (left := deadline - time.monotonic()) > 0:
-        watch.wait(left)
+    if not wait_for_lock(store, record.app_id, record.grace_s + END_EXTRA_S):
+        kill_supervisors(store.view(record).supervisors)
+    settle(store, record)
+
+
+def wait_for_lock(store: Store, app_id: str, timeout_s: float) -> bool:
+    """Waits until nobody supervises the job; false if somebody does after the time."""
+    deadline = time.monotonic() + timeout_s
+    folder = store.job_dir(app_id)
+    watch = Watch(folder, logs=False)
+    while watch.live and (left_s := deadline - time.monotonic()) > 0:
+        watch.wait(left_s)
     watch.close()
     while time.monotonic() < deadline:
         lock = store.try_lock(app_id)
         if lock is not None:
             os.close(lock)
-            break
-        if not os.path.exists(os.path.join(record.path, "lock")):
-            return
+            return True
+        if not os.path.exists(os.path.join(folder, "lock")):
+            return True
         time.sleep(0.002)
-    else:
-        for pid, ticks in record.view().supervisors:
-            found = tree.process(pid)
-            if found is not None and found.ticks == ticks:
-                tree.send(found, 9)
-    settle(store, record)
+    return False
+
+
+def kill_supervisors(supervisors: "list[tuple[int, int]]") -> None:
+    """Kills these processes, each given by its id and the time of its start."""
+    for pid, ticks in supervisors:
+        found = tree.process(pid)
+        if found is not None and found.ticks == ticks:
+            tree.send(found, 9)
 
 
 def settle(store: Store, record: JobRecord) -> bool:
@@ -260,33 +259,25 @@ def settle(store: Store, record: JobRecord) -> bool:
     """
     if _elsewhere(record):
         return False
-    lock = store.try_lock(record.text("app_id"))
+    lock = store.try_lock(record.app_id)
     if lock is None:
         return False
     try:
-        view = record.view()
+        view = store.view(record)
         if view.terminal:
             # the supervisor was killed between its last two steps
             store.finish(record, view.state.name, view.ended_ns)
-            return False
-        cookie = f"{ENV_TORCHX_LOCAL_JOB}={record.text('app_id')}".encode()
-        deadline = time.monotonic() + CANCEL_ANSWER_S
-        while (left := tree.carrying(cookie)) and time.monotonic() < deadline:
-            for target in left:
-                if target.pid != os.getpid():
-                    tree.send(target, 9)
-            if [p.pid for p in left] == [os.getpid()]:
-                break
-            time.sleep(0.01)
+            return True
+        _end_leftovers(record.app_id)
         same_boot = not view.boot_id or view.boot_id == tree.boot_id()
         journal.complete(
             {
                 "job_dir": record.path,
                 "home": store.home,
-                "app_id": record.text("app_id"),
-                "session": record.text("session"),
-                "name": record.text("name"),
-                "created_ns": record.data["created_ns"],
+                "app_id": record.app_id,
+                "session": record.session,
+                "name": record.name,
+                "created_ns": record.created_ns,
             },
             "the processes that supervised this job were killed; its replicas were ended"
             if same_boot
@@ -297,8 +288,22 @@ def settle(store: Store, record: JobRecord) -> bool:
         os.close(lock)
 
 
+def _end_leftovers(app_id: str) -> None:
+    """Kills what carries the mark of the job in its environment."""
+    cookie = f"{ENV_TORCHX_LOCAL_JOB}={app_id}".encode()
+    deadline = time.monotonic() + CANCEL_ANSWER_S
+    while (left := tree.carrying(cookie)) and time.monotonic() < deadline:
+        for target in left:
+            if target.pid != os.getpid():
+                tree.send(target, 9)
+        if [p.pid for p in left] == [os.getpid()]:
+            return
+        time.sleep(0.01)
+
+
 def _elsewhere(record: JobRecord) -> bool:
-    return record.text("host") != host()
+    """Whether the job was launched on another machine; a name alone may have changed."""
+    return record.host != host() and record.boot_id != tree.boot_id() and not record.damage
 
 
 def host() -> str:

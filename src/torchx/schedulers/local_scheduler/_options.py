@@ -1,11 +1,10 @@
 """Options of ``local_cwd``."""
 
-from dataclasses import dataclass
-
+from torchx._startup.dataclass import light_dataclass
 from torchx.schedulers.api import StructuredOpts
 
 
-@dataclass
+@light_dataclass
 class Opts(StructuredOpts):
     log_dir: str | None = None
     """Directory for the replicas' log files. Default: below $TORCHX_HOME, until `torchx delete`."""
@@ -18,6 +17,9 @@ class Opts(StructuredOpts):
 
     detach: bool = False
     """Let the job go on when the process that launches it ends."""
+
+    on_failure: str = "end"
+    """When a replica has failed for good: `end` the others at once, or `wait` for their end."""
 
     grace_s: int = 10
     """Seconds between SIGTERM and SIGKILL when the job is cancelled or restarted."""

@@ -1,74 +1,76 @@
 """The request of a job as it was recorded when it was submitted."""
 
-import os
 from typing import Any
 
 from torchx.specs.api import AppDef
 
 from ._request import COMBINED_LOG, STDERR_LOG, STDOUT_LOG, PopenRequest, ReplicaParam
-from ._states import JobView, parse_journal
-from ._supervise.tree import attempt_dir
+from ._supervise.format import attempt_dir
 
 ERROR_FILE_ENV = "TORCHELASTIC_ERROR_FILE"
 ERROR_FILE = "error.json"
+_TEXTS = ("name", "session", "host", "log_dir")
 
 
 class JobRecord:
-    """What ``job.json`` holds, read once."""
+    """What ``job.json`` holds, read once.
 
-    def __init__(self, path: str, data: "dict[str, Any]") -> None:
+    Args:
+        path: folder of the record.
+        data: what the file holds; anything but a whole record is damage.
+    """
+
+    def __init__(self, app_id: str, path: str, data: object) -> None:
+        self.app_id = app_id
         self.path = path
-        self.data = data
-
-    def text(self, key: str) -> str:
-        """A text field."""
-        return str(self.data[key])
-
-    @property
-    def roles(self) -> "list[tuple[str, int]]":
+        self.damage = _damage(path, data)
+        """What is wrong with the record; empty if nothing is."""
+        known: dict[str, Any] = dict(data) if isinstance(data, dict) and not self.damage else {}
+        self.data = known
+        self.name = str(known.get("name", ""))
+        self.session = str(known.get("session", ""))
+        self.host = str(known.get("host", ""))
+        self.boot_id = str(known.get("boot_id", ""))
+        self.log_dir = str(known.get("log_dir", ""))
+        self.own_logs = bool(known.get("own_logs"))
+        """Whether the logs lie in our own folder, and are removed with the record."""
+        self.grace_s = float(known.get("grace_s", 0))
+        self.created_ns = int(known.get("created_ns", 0))
+        self.ends_on_failure = bool(known.get("ends_on_failure"))
+        self.roles: list[tuple[str, int]] = [
+            (str(role["name"]), len(role["dirs"])) for role in known.get("roles", ())
+        ]
         """Name and number of replicas of each role."""
-        roles: list[dict[str, Any]] = self.data["roles"]
-        return [(str(r["name"]), len(r["dirs"])) for r in roles]
 
     def replica_dir(self, role: int, k: int) -> str:
         """Folder of the logs of the first attempt."""
-        roles: list[dict[str, list[str]]] = self.data["roles"]
-        return roles[role]["dirs"][k]
+        return str(self.data["roles"][role]["dirs"][k])
 
     def error_file(self, role: int, k: int, attempt: int) -> str | None:
         """Where that attempt of a replica reports its failure; ``None`` if nowhere."""
-        roles: list[dict[str, Any]] = self.data["roles"]
-        spec = roles[role]
+        spec: dict[str, Any] = self.data["roles"][role]
         env: dict[str, str] = spec["env"]
-        vary: dict[str, list[dict[str, str]]] = spec["vary"]
-        different = vary.get(str(k))
+        different = spec["vary"].get(str(k))
         path = (different[1] if different else env).get(ERROR_FILE_ENV, env.get(ERROR_FILE_ENV))
-        default = os.path.join(self.replica_dir(role, k), ERROR_FILE)
-        if path == default and attempt:
-            return os.path.join(attempt_dir(self.replica_dir(role, k), attempt), ERROR_FILE)
+        folder = self.replica_dir(role, k)
+        if path == f"{folder}/{ERROR_FILE}" and attempt:
+            return f"{attempt_dir(folder, attempt)}/{ERROR_FILE}"
         return path
-
-    def view(self) -> JobView:
-        """The state as the journal has it now."""
-        try:
-            with open(os.path.join(self.path, "journal"), "rb") as f:
-                return parse_journal(f.read())
-        except FileNotFoundError:
-            return JobView()
 
     def app(self) -> AppDef | None:
         """The app that was submitted; ``None`` if the request was made by hand."""
         from torchx.specs._serialize import app_from_json
 
-        data = self.data["app"]
-        return app_from_json(data) if data else None
+        data = self.data.get("app")
+        try:
+            return app_from_json(data) if data else None
+        except (KeyError, TypeError, ValueError, AttributeError):  # damaged, or newer than us
+            return None
 
     def request(self) -> PopenRequest:
         """The request that was submitted."""
-        log_dir = self.text("log_dir")
-        request = PopenRequest(self.text("app_id"), log_dir, {}, {})
-        roles: list[dict[str, Any]] = self.data["roles"]
-        for role in roles:
+        request = PopenRequest(self.app_id, self.log_dir, {}, {})
+        for role in self.data.get("roles", ()):
             request.role_log_dirs[role["name"]] = role["dirs"]
             request.role_params[role["name"]] = [
                 _param(role, k, folder) for k, folder in enumerate(role["dirs"])
@@ -76,13 +78,38 @@ class JobRecord:
         return request
 
 
+def _damage(path: str, data: object) -> str:
+    whole = (
+        isinstance(data, dict)
+        and all(isinstance(data.get(key), str) for key in _TEXTS)
+        and isinstance(data.get("created_ns"), int)
+        and isinstance(data.get("grace_s"), (int, float))
+        and isinstance(data.get("roles"), list)
+        and all(_whole_role(role) for role in data["roles"])
+    )
+    if whole:
+        return ""
+    return f"the record of this job in `{path}` is damaged; `torchx delete` removes it"
+
+
+def _whole_role(role: object) -> bool:
+    return (
+        isinstance(role, dict)
+        and isinstance(role.get("name"), str)
+        and isinstance(role.get("dirs"), list)
+        and isinstance(role.get("env"), dict)
+        and isinstance(role.get("args"), list)
+        and isinstance(role.get("vary"), dict)
+    )
+
+
 def _param(role: dict[str, Any], k: int, folder: str) -> ReplicaParam:
     args, env, gone, cwd = role["vary"].get(str(k), (None, {}, (), None))
     return ReplicaParam(
         list(args or role["args"]),
         {n: v for n, v in {**role["env"], **env}.items() if n not in gone},
-        os.path.join(folder, STDOUT_LOG),
-        os.path.join(folder, STDERR_LOG),
-        os.path.join(folder, COMBINED_LOG),
+        f"{folder}/{STDOUT_LOG}",
+        f"{folder}/{STDERR_LOG}",
+        f"{folder}/{COMBINED_LOG}",
         cwd or role["cwd"],
     )

@@ -1,16 +1,13 @@
 """Builds the native request: what to run, where and with which environment, replica by replica."""
 
-import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from torchx.errors import InvalidInput, JobStartError
+from torchx._startup.dataclass import light_dataclass
+from torchx.errors import InvalidInput
 from torchx.settings import ENV_TORCHX_RANK0_HOST
 from torchx.specs._macros import MacroPlan
 from torchx.specs.api import AppDef, Role, macros
-
-from ._supervise.tree import find_executable
 
 if TYPE_CHECKING:
     from ._images import ImageProvider
@@ -25,7 +22,7 @@ NAME_BYTES_MAX = 200
 """Bound on names that become file names, which may have 255 bytes with what is added to them."""
 
 
-@dataclass
+@light_dataclass
 class ReplicaParam:
     """One process to run."""
 
@@ -39,7 +36,7 @@ class ReplicaParam:
     """Working directory; ``None`` for the launcher's."""
 
 
-@dataclass
+@light_dataclass
 class PopenRequest:
     """The native request of ``local_cwd``."""
 
@@ -54,7 +51,7 @@ class PopenRequest:
 
 def join_path(*parts: str | None) -> str:
     """Joins values of ``PATH``; empty ones and stray separators disappear."""
-    return os.pathsep.join(p.strip(os.pathsep) for p in parts if p and p.strip(os.pathsep))
+    return ":".join(p.strip(":") for p in parts if p and p.strip(":"))
 
 
 def build_request(
@@ -101,12 +98,16 @@ def check_names(app: AppDef) -> None:
 
 def _check_name(what: str, name: str) -> None:
     bad = [c for c in name if c in "/\\" or not c.isprintable()]
-    if not name or name in (".", "..") or bad or len(os.fsencode(name)) > NAME_BYTES_MAX:
+    if not name or name in (".", "..") or bad or _bytes_of(name) > NAME_BYTES_MAX:
         msg = (
             f"{what} name `{name!r:.80}` cannot be part of a file name: use 1 to {NAME_BYTES_MAX} "
             "printable characters other than / and \\"
         )
         raise InvalidInput(msg)
+
+
+def _bytes_of(name: str) -> int:
+    return len(name.encode("utf-8", "surrogateescape"))
 
 
 def _role_params(
@@ -268,39 +269,3 @@ def _difference(
     gone = tuple(n for n in base.env if n not in param.env)
     cwd = None if param.cwd == base.cwd else param.cwd
     return (args, env, gone, cwd) if args or env or gone or cwd else None
-
-
-def check_startable(request: PopenRequest, parent_path: str, cwd: str) -> None:
-    """Raises ``JobStartError`` for a program or directory that is not there; starts nothing.
-
-    Args:
-        parent_path: the launcher's ``PATH``, which the replicas' one is put in front of.
-    """
-    checked = set()
-    for name, params in request.role_params.items():
-        for k, param in enumerate(params):
-            path = join_path(param.env.get("PATH"), parent_path)
-            folder = param.cwd or cwd
-            key = (param.args[0], path, folder)
-            if key in checked:
-                continue
-            checked.add(key)
-            if not os.path.isdir(folder):
-                msg = f"role `{name}`: the working directory `{folder}` does not exist"
-                raise JobStartError(msg)
-            if find_executable(*key) is None:
-                raise JobStartError(_no_program(name, k, *key))
-
-
-def _no_program(role: str, k: int, program: str, path: str, cwd: str) -> str:
-    if "/" in program:
-        full = os.path.join(cwd, program)
-        if os.path.isdir(full):
-            what = f"`{full}` is a directory"
-        elif os.path.exists(full):
-            what = f"`{full}` is not executable, `chmod +x` it"
-        else:
-            what = f"`{full}` does not exist"
-    else:
-        what = f"`{program}` is in none of the directories of PATH ({path})"
-    return f"role `{role}`: the entrypoint cannot be run: {what}"

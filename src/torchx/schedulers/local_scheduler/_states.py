@@ -1,34 +1,31 @@
 """What the journal of a job says: state, attempts and exit codes of every replica."""
 
 import json
+from collections.abc import Mapping
 
-from torchx.schedulers.api import DescribeAppResponse
-from torchx.specs.api import NONE, AppState, ReplicaStatus, RoleStatus
+from torchx.schedulers.api import AppSnapshot, ReplicaSnapshot
+from torchx.specs.api import AppState
 
-from ._supervise.journal import TERMINAL
-from ._supervise.tree import describe_exit
+from ._record import JobRecord
+from ._supervise.format import TERMINAL, attempt_dir
 
 
 class ReplicaView:
     """The latest attempt of one replica, as far as it is recorded."""
 
-    __slots__ = ("attempt", "code", "ended_ns", "pid", "started_ns", "ticks")
+    __slots__ = ("attempt", "code", "ended_ns", "pid", "restarting", "started_ns", "stopped")
 
     def __init__(self) -> None:
         self.attempt = 0
         self.pid = 0
-        self.ticks = 0
         self.code: int | None = None
         """Exit code, negative for a signal; ``None`` while it runs."""
         self.started_ns = 0
         self.ended_ns = 0
-
-    @property
-    def state(self) -> AppState:
-        """State of the attempt on its own, not knowing how the job ended."""
-        if self.code is None:
-            return AppState.RUNNING if self.pid else AppState.PENDING
-        return AppState.SUCCEEDED if self.code == 0 else AppState.FAILED
+        self.stopped = False
+        """It was told to end before it ended."""
+        self.restarting = False
+        """It is to be started again."""
 
 
 class JobView:
@@ -38,22 +35,32 @@ class JobView:
         self.state = AppState.PENDING
         self.message = ""
         self.restarts = 0
-        self.host = ""
         self.boot_id = ""
+        self.ending = ""
+        """State that the job is being ended with; empty if it is not."""
         self.supervisors: list[tuple[int, int]] = []
         """(pid, start ticks) of the supervisor and its guard."""
         self.replicas: dict[tuple[int, int], ReplicaView] = {}
         """By (role index, replica)."""
         self.ended_ns = 0
+        self.size = 0
+        """Bytes that were read."""
 
     @property
     def terminal(self) -> bool:
+        """Whether the job has ended."""
         return self.state.name in TERMINAL
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether its end was asked for."""
+        return "CANCELLED" in (self.ending, self.state.name)
 
 
 def parse_journal(data: bytes) -> JobView:
     """Folds the events of a journal; what a kill cut off and what is newer than us is ignored."""
     view = JobView()
+    view.size = len(data)
     whole = data[: data.rfind(b"\n") + 1]
     for line in whole.split(b"\n"):
         if not line:
@@ -68,88 +75,107 @@ def parse_journal(data: bytes) -> JobView:
 
 def _apply(view: JobView, kind: str, fields: "list[object]") -> None:
     match kind, fields:
-        case "start", [int(t), int(role), int(k), int(attempt), int(pid), int(ticks)]:
-            replica = view.replicas.setdefault((role, k), ReplicaView())
-            replica.attempt, replica.pid, replica.ticks = attempt, pid, ticks
-            replica.started_ns, replica.code, replica.ended_ns = t, None, 0
-        case "exit", [int(t), int(role), int(k), int(attempt), int(code)]:
+        case "start", [int(t), int(role), int(k), int(attempt), int(pid), int()]:
+            replica = view.replicas[role, k] = ReplicaView()
+            replica.attempt, replica.pid, replica.started_ns = attempt, pid, t
+        case "exit", [int(t), int(role), int(k), int(attempt), int(code), int(stopped)]:
             replica = view.replicas.setdefault((role, k), ReplicaView())
             replica.attempt, replica.code, replica.ended_ns = attempt, code, t
+            replica.stopped = bool(stopped)
+        case "restart", [int(), str(policy), int(role), int(k), int(retry), int(pause_ms)]:
+            view.restarts += 1
+            _mark_restart(view, policy, role, k)
+            view.message = f"retry {retry} begins after {pause_ms / 1000:g} s" if pause_ms else ""
+        case "ending", [int(), str(state), str(message)]:
+            view.ending, view.message = state, message
         case "state", [int(t), str(name), str(message)]:
             if not view.terminal:
                 view.state, view.message = AppState[name], message
                 view.ended_ns = t if name in TERMINAL else 0
-        case "restart", [int(), str(), int(), int(), int()]:
-            view.restarts += 1
-        case "supervised", [int(), str(host), str(boot), int(pid), int(t1), int(guard), int(t2)]:
-            view.host, view.boot_id = host, boot
+        case "supervised", [int(), str(), str(boot), int(pid), int(t1), int(guard), int(t2)]:
+            view.boot_id = boot
             view.supervisors = [(pid, t1), (guard, t2)]
 
 
+def _mark_restart(view: JobView, policy: str, role: int, k: int) -> None:
+    for (role_of, index), replica in view.replicas.items():
+        if policy == "REPLICA" and (role_of, index) != (role, k):
+            continue
+        if policy == "ROLE" and role_of != role:
+            continue
+        replica.restarting = True
+
+
 def replica_state(replica: ReplicaView, job: JobView) -> AppState:
-    """A replica that was ended with its job is CANCELLED, whatever signal ended it."""
-    stopped = job.terminal and job.state is not AppState.SUCCEEDED
-    if stopped and (replica.code is None or replica.code < 0):
-        ended_by_us = replica.code in (None, -15, -9) and (
-            job.state is AppState.CANCELLED or replica.code is None
-        )
-        if ended_by_us:
+    """State of one replica; one that was ended with its job is CANCELLED, whatever its code."""
+    over = job.terminal or bool(job.ending)
+    if replica.code is None:
+        if job.terminal:
             return AppState.CANCELLED
-    return replica.state
+        return AppState.RUNNING if replica.pid else AppState.PENDING
+    if replica.restarting:
+        return AppState.CANCELLED if over else AppState.PENDING
+    if replica.stopped:
+        return AppState.CANCELLED
+    return AppState.SUCCEEDED if replica.code == 0 else AppState.FAILED
 
 
-def exit_message(replica: ReplicaView) -> str:
-    """The failure of a replica that left no error file, in the shape of one."""
-    return json.dumps(
-        {
-            "message": describe_exit(replica.code or 0),
-            "errorCode": replica.code,
-            "timestamp": replica.ended_ns // 1_000_000_000,
-        }
+def failed_keys(job: JobView) -> "list[tuple[int, int]]":
+    """Role index and replica of those that failed for good."""
+    items = job.replicas.items()
+    return [key for key, replica in items if replica_state(replica, job) is AppState.FAILED]
+
+
+def snapshot(record: JobRecord, job: JobView, errors: Mapping[tuple[int, int], str]) -> AppSnapshot:
+    """All that is known of a job.
+
+    Args:
+        errors: what the error files of failed replicas hold, by (role index, replica).
+    """
+    app = record.app()
+    if record.damage:
+        return AppSnapshot(record.app_id, native_state=AppState.UNKNOWN, message=record.damage)
+    return AppSnapshot(
+        app_id=record.app_id,
+        replicas=tuple(
+            _replica(record, job, (index, k), errors)
+            for index, (_, count) in enumerate(record.roles)
+            for k in range(count)
+        ),
+        roles=tuple(app.roles) if app else (),
+        name=record.name,
+        native_state=job.state,
+        cancelled=job.cancelled,
+        message=job.message,
+        restarts=job.restarts,
+        metadata=app.metadata if app else {},
+        ui_url=f"file://{record.log_dir}",
+        ends_on_failure=record.ends_on_failure,
+        min_replicas_count=False,
     )
 
 
-def role_statuses(
-    job: JobView, roles: "list[tuple[str, int]]", errors: "dict[tuple[int, int], str]", host: str
-) -> "list[RoleStatus]":
-    """Statuses of the latest attempts.
-
-    Args:
-        roles: name and number of replicas, in the order of the app.
-        errors: what the error files of failed replicas hold, by (role index, replica).
-        host: name of the machine the job runs on.
-    """
-    statuses = []
-    for index, (name, count) in enumerate(roles):
-        replicas = []
-        for k in range(count):
-            replica = job.replicas.get((index, k), _NEVER_STARTED)
-            state = replica_state(replica, job)
-            error = errors.get((index, k))
-            if error is None:
-                error = exit_message(replica) if state is AppState.FAILED else NONE
-            replicas.append(
-                ReplicaStatus(
-                    id=k, state=state, role=name, hostname=host, structured_error_msg=error
-                )
-            )
-        statuses.append(RoleStatus(role=name, replicas=replicas))
-    return statuses
+def _replica(
+    record: JobRecord,
+    job: JobView,
+    key: "tuple[int, int]",
+    errors: Mapping[tuple[int, int], str],
+) -> ReplicaSnapshot:
+    replica = job.replicas.get(key, _NEVER_STARTED)
+    folder = attempt_dir(record.replica_dir(*key), replica.attempt)
+    return ReplicaSnapshot(
+        role=record.roles[key[0]][0],
+        replica=key[1],
+        state=replica_state(replica, job),
+        exit_code=replica.code,
+        host=record.host,
+        attempt=replica.attempt,
+        started_ns=replica.started_ns or None,
+        ended_ns=replica.ended_ns or None,
+        error=errors.get(key),
+        log_path=f"{folder}/combined.log",
+        native_id=str(replica.pid) if replica.pid else "",
+    )
 
 
 _NEVER_STARTED = ReplicaView()
-
-
-def response(
-    app_id: str, job: JobView, statuses: "list[RoleStatus]", error: str, log_dir: str
-) -> DescribeAppResponse:
-    """The answer of ``describe`` but for the app's definition."""
-    return DescribeAppResponse(
-        app_id=app_id,
-        state=job.state,
-        num_restarts=job.restarts,
-        msg=job.message or NONE,
-        structured_error_msg=error,
-        ui_url=f"file://{log_dir}",
-        roles_statuses=statuses,
-    )

@@ -19,10 +19,11 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from torchx._files import take_lock, try_lock, write_all
+from torchx._home import home_dir
 from torchx.errors import JobStartError
-from torchx.specs._home import home_dir
 
 from ._record import JobRecord
+from ._states import JobView, failed_keys, parse_journal
 from ._supervise import journal
 
 if TYPE_CHECKING:
@@ -35,16 +36,6 @@ DELETED = "-"
 def local_home() -> str:
     """The folder of all records, which may not exist yet."""
     return os.path.join(os.path.abspath(home_dir()), "local")
-
-
-class Listed:
-    """One row of the list of jobs."""
-
-    __slots__ = ("app_id", "ended_ns", "name", "session", "state", "submitted_ns")
-
-    def __init__(self, row: "list[str]") -> None:
-        self.app_id, self.session, self.state = row[0], row[1], row[2]
-        self.submitted_ns, self.ended_ns, self.name = int(row[3]), int(row[4]), row[5]
 
 
 class Store:
@@ -68,12 +59,16 @@ class Store:
         """
         folder = self.job_dir(app_id)
         try:
-            for parent in (self.home, os.path.dirname(folder), os.path.join(self.home, "active")):
-                os.makedirs(parent, 0o700, exist_ok=True)
+            os.makedirs(self.home, 0o700, exist_ok=True)
+            self._own_home()
+            for name in ("jobs", "active", "logs"):
+                os.makedirs(os.path.join(self.home, name), 0o700, exist_ok=True)
             os.mkdir(folder, 0o700)
         except FileExistsError as err:
             msg = f"a local job `{app_id}` exists already (`{err.filename}`), delete it first"
             raise JobStartError(msg) from None
+        except JobStartError:
+            raise
         except OSError as err:
             msg = f"cannot record the job below `{self.home}`: {err.strerror}; see TORCHX_HOME"
             raise JobStartError(msg) from None
@@ -95,6 +90,18 @@ class Store:
             raise
         return folder, lock
 
+    def _own_home(self) -> None:
+        """Refuses a folder that another user has made, and lets nobody else read ours."""
+        found = os.stat(self.home)
+        if found.st_uid != os.geteuid():
+            msg = (
+                f"`{self.home}` belongs to another user (id {found.st_uid}), who could read and "
+                "change your jobs; set TORCHX_HOME to a folder of your own"
+            )
+            raise JobStartError(msg)
+        if found.st_mode & 0o077:
+            os.chmod(self.home, 0o700)
+
     def _lock(self, folder: str) -> int:
         fd = os.open(os.path.join(folder, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -108,7 +115,7 @@ class Store:
         """The lock of a job that nobody supervises; ``None`` while somebody does."""
         try:
             fd = os.open(os.path.join(self.job_dir(app_id), "lock"), os.O_RDWR | os.O_CLOEXEC)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         try:
             locked = try_lock(fd)
@@ -121,19 +128,47 @@ class Store:
         return fd
 
     def read(self, app_id: str) -> JobRecord | None:
-        """The record of a job; ``None`` if there is none."""
+        """The record of a job, which may be damaged; ``None`` if there is none."""
         if not app_id or "/" in app_id or "\0" in app_id or app_id in (".", ".."):
             return None
         folder = self.job_dir(app_id)
         try:
             with open(os.path.join(folder, "job.json"), "rb") as f:
-                return JobRecord(folder, json.loads(f.read()))
-        except (FileNotFoundError, NotADirectoryError, ValueError):
-            return None
+                return JobRecord(app_id, folder, _parsed(f.read()))
+        except (FileNotFoundError, NotADirectoryError):
+            lock = self.try_lock(app_id)
+            if lock is None:
+                return None  # there is no such job, or it is being recorded just now
+            os.close(lock)
+            return JobRecord(app_id, folder, None)
         except OSError as err:
             if err.errno == errno.ENAMETOOLONG:
                 return None
             raise
+
+    def view(self, record: JobRecord) -> JobView:
+        """The state of a job as its journal has it now."""
+        try:
+            with open(os.path.join(record.path, "journal"), "rb") as f:
+                return parse_journal(f.read())
+        except FileNotFoundError:
+            return JobView()
+
+    def errors(self, record: JobRecord, view: JobView) -> "dict[tuple[int, int], str]":
+        """What the error files of the replicas that failed hold, by role index and replica."""
+        from torchx.schedulers._core.exits import one_line_json
+
+        found = {}
+        for key in failed_keys(view):
+            path = record.error_file(*key, view.replicas[key].attempt)
+            if path is None:
+                continue
+            try:
+                with open(path, encoding="utf-8", errors="replace") as f:
+                    found[key] = one_line_json(f.read())
+            except OSError:
+                continue
+        return found
 
     def active(self) -> "list[str]":
         """Ids of the jobs that have not been seen to finish."""
@@ -161,19 +196,19 @@ class Store:
         except FileNotFoundError:
             return None
 
-    def finished(self) -> "list[Listed]":
-        """Jobs that finished and were not deleted, the latest first."""
+    def finished(self) -> "Iterator[list[str]]":
+        """Jobs that finished and were not deleted, the latest first: the fields of their lines."""
         lines = self._index()
         if lines is None:
-            return self._rebuild_index()
+            lines = self._rebuild_index()
         rows: dict[str, list[str]] = {}
         for line in lines:
             row = line.split("\t", 5)
-            if len(row) == 6:
+            if len(row) == 6:  # else somebody else wrote it, or it was cut off
                 rows[row[0]] = row
-        return [Listed(row) for row in reversed(rows.values()) if row[2] != DELETED]
+        return (row for row in reversed(rows.values()) if row[2] != DELETED)
 
-    def _rebuild_index(self) -> "list[Listed]":
+    def _rebuild_index(self) -> "list[str]":
         """Reads the jobs one by one, after somebody removed the index."""
         try:
             ids = os.listdir(os.path.join(self.home, "jobs"))
@@ -182,25 +217,23 @@ class Store:
         active = set(self.active())
         for app_id in ids:
             record = self.read(app_id)
-            view = record.view() if record else None
+            view = self.view(record) if record else None
             if record and view and view.terminal and app_id not in active:
                 self.finish(record, view.state.name, view.ended_ns)
-        return self.finished() if os.path.exists(os.path.join(self.home, "index")) else []
+        return self._index() or []
 
     def finish(self, record: JobRecord, state: str, ended_ns: int) -> None:
         """Lists a job as finished."""
-        data = record.data
-        fields = (record.text("app_id"), record.text("session"), record.text("name"))
-        submitted = int(data["created_ns"])
-        journal.finish(self.home, fields, state, (submitted, ended_ns))
+        fields = (record.app_id, record.session, record.name)
+        journal.finish(self.home, fields, state, (record.created_ns, ended_ns))
 
     def forget(self, record: JobRecord) -> None:
         """Removes the record of a job, and its logs if they lie in our own folder."""
-        app_id = record.text("app_id")
-        journal.append_line(os.path.join(self.home, "index"), f"{app_id}\t\t{DELETED}\t0\t0\t\n")
-        if record.data["own_logs"]:
-            _remove_tree(record.text("log_dir"))
-        self.discard(app_id)
+        line = f"{record.app_id}\t\t{DELETED}\t0\t0\t\n"
+        journal.append_line(os.path.join(self.home, "index"), line)
+        if record.own_logs:
+            _remove_tree(record.log_dir)
+        self.discard(record.app_id)
 
     def discard(self, app_id: str) -> None:
         """Removes what there is of a job's record."""
@@ -209,6 +242,13 @@ class Store:
             os.unlink(os.path.join(self.home, "active", app_id))
         except FileNotFoundError:
             pass
+
+
+def _parsed(data: bytes) -> object:
+    try:
+        return json.loads(data)
+    except ValueError:
+        return None
 
 
 def _write(path: str, data: bytes) -> None:

@@ -2,17 +2,25 @@
 
 import subprocess
 
-from ._facts import _partition_memmb, _should_use_gpus_per_node_from_version, version
-from ._index import SLURM_JOB_DIRS
-from ._index import get_job_dirs as _get_job_dirs
-from ._index import save_job_dir as _save_job_dir
+from ._compat import (
+    SBATCH_GROUP_OPTIONS,
+    SBATCH_JOB_OPTIONS,
+    _partition_memmb,
+    _should_use_gpus_per_node_from_version,
+    version,
+)
+from ._macros import quote_macros as _apply_app_id_env
+from ._notes import SLURM_JOB_DIRS
+from ._notes import get_job_dirs as _get_job_dirs
+from ._notes import save_job_dir as _save_job_dir
 from ._options import SlurmOpts
 from ._request import SlurmBatchRequest, SlurmReplicaRequest
-from ._request import quote_macros as _apply_app_id_env
 from ._scheduler import SlurmScheduler, create_scheduler
 from ._states import SLURM_STATES, appstate_from_slurm_state, get_appstate_from_job
 
 __all__ = [
+    "SBATCH_GROUP_OPTIONS",
+    "SBATCH_JOB_OPTIONS",
     "SLURM_JOB_DIRS",
     "SLURM_STATES",
     "SlurmBatchRequest",

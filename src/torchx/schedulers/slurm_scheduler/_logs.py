@@ -1,26 +1,33 @@
-"""Reads the log files of replicas, attempt by attempt, and follows them without asking Slurm."""
+"""Which log files replicas have, and when nothing more is written to them."""
 
 import os
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
-from torchx import _files
+from torchx._startup.lazy_logger import get_logger
+from torchx.errors import LogsNotFound
+from torchx.schedulers._core import file_logs
+from torchx.schedulers._core.file_logs import PathsOf
+from torchx.schedulers._core.logs import LogChunk, LogQuery
+from torchx.schedulers._core.snapshot import ReplicaKey
 from torchx.schedulers.api import Stream
+from torchx.specs.api import AppState
 
-from ._index import Place, log_path, notes_dir, read_progress
+from ._job import JobDir, JobNotes, log_path
+from ._notes import batch_words, modified_ns, notes_dir, read_notes
+from ._states import SlurmSnapshot
 
-READ_BYTES = 1 << 17
-SHORTEST_PAUSE_S = 0.05
-LONGEST_PAUSE_S = 1.0
+logger = get_logger(__name__)
+
 ASK_AFTER_S = 10.0
 """How long nothing may happen before Slurm is asked whether the job is still there."""
 ASK_AGAIN_MAX_S = 60.0
+ASK_ENDING_S = 1.0
+"""The same of a job that was told to end, or that waits for another attempt."""
 LAST_WORDS_S = 5.0
 """How long a replica that is told to end may be silent and still have something to say."""
 SETTLED_NS = 2_000_000_000
-_opening = threading.BoundedSemaphore(64)
-"""Keeps a thousand followers below the usual limit of 1024 open files, at any moment."""
+_RAN = (AppState.SUCCEEDED, AppState.FAILED)
 _SUFFIXES = {
     Stream.STDOUT: ("out",),
     Stream.STDERR: ("err",),
@@ -28,221 +35,137 @@ _SUFFIXES = {
 }
 
 
-class File:
-    """A log file, read in whole lines as it grows.
-
-    It is open only while it is read: thousands may be followed, and NFS shows what another machine
-    wrote only to who opens a file later.
-    """
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._at = 0
-        self._held: list[bytes] = []
-        """Pieces of a line that has not ended; joined once, however many they are."""
-
-    def lines(self) -> Iterator[str]:
-        """The lines that were completed since the last call."""
-        more = True
-        while more:
-            data = self._read()
-            more = len(data) == READ_BYTES
-            self._at += len(data)
-            *whole, rest = data.split(b"\n")
-            if whole:
-                whole[0] = b"".join([*self._held, whole[0]])
-                self._held.clear()
-            if rest:
-                self._held.append(rest)
-            for line in whole:
-                yield line.decode("utf-8", "replace") + "\n"
-
-    def rest(self) -> str:
-        """The last line, if it has no newline."""
-        text = b"".join(self._held).decode("utf-8", "replace")
-        self._held.clear()
-        return text
-
-    def _read(self) -> bytes:
-        with _opening:
-            try:
-                fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
-            except FileNotFoundError:
-                return b""
-            try:
-                return os.pread(fd, READ_BYTES, self._at)
-            finally:
-                os.close(fd)
-
-    @property
-    def exists(self) -> bool:
-        return os.path.exists(self._path)
-
-
-class Replica:
-    """The logs of one replica.
+def read_logs(
+    snapshot: SlurmSnapshot,
+    replicas: Sequence[ReplicaKey],
+    query: LogQuery,
+    has_ended: Callable[[], bool],
+) -> Iterator[LogChunk]:
+    """Lines of replicas, each attempt in its order, and of each attempt stdout before stderr.
 
     Args:
-        ended: asks Slurm whether the job has ended; called seldom, and only while it is followed.
+        has_ended: asks Slurm whether the job has ended; called seldom, and only while following.
+
+    Raises:
+        LogsNotFound: at the call, if there ought to be files, or the job failed before it ran.
     """
+    job_dir = snapshot.job_dir or JobDir(os.getcwd())
+    paths = paths_of(job_dir, snapshot.app_id, query.stream)
+    _check_files(snapshot, job_dir, replicas, query, paths)
+    if query.follow:
+        detector = JobEnd(job_dir, snapshot.app_id, has_ended)
+        return file_logs.follow(replicas, paths, detector, query.attempt)
+    latest = max((r.attempt for r in snapshot.replicas), default=0)
 
-    def __init__(
-        self,
-        place: Place,
-        app_id: str,
-        role: str,
-        k: int,
-        stream: Stream,
-        ended: "Callable[[], bool]",
-    ) -> None:
-        self._place = place
-        self._app_id = app_id
-        self._role = role
-        self._k = k
-        self._suffixes = _SUFFIXES[stream]
-        self._ended = ended
+    def attempts(replica: ReplicaKey) -> list[int]:
+        if query.attempt is not None:
+            return [query.attempt]
+        found = [*range(latest + 1)]
+        # without notes, only the files tell of attempts
+        while any(os.path.exists(path) for path in paths(replica, len(found))):
+            found.append(len(found))
+        return found
 
-    def now(self) -> Iterator[str]:
-        """What is there: all attempts in order; of each, stdout comes before stderr."""
-        attempt = 0
-        files = self._files(attempt)
-        while any(file.exists for file in files):
-            yield from _drain(files, last=True)
-            attempt += 1
-            files = self._files(attempt)
-
-    def follow(self) -> Iterator[str]:
-        """The same until the job ends; lines come as they are written."""
-        attempt = 0
-        signs = _Signs(self._place, self._app_id, self._ended)
-        while True:
-            files = self._files(attempt)
-            over = False
-            while True:
-                quiet = True
-                for line in _drain(files, last=False):
-                    quiet = False
-                    yield line
-                if over:
-                    break
-                # what was written before the sign of the end is read once more
-                over = signs.attempt_over(attempt)
-                if over:
-                    continue
-                if quiet:
-                    signs.pause()
-                else:
-                    signs.progress()
-            yield from _drain(files, last=True)
-            if signs.latest <= attempt and not signs.wait_for_next(attempt):
-                return
-            attempt += 1
-
-    def _files(self, attempt: int) -> list[File]:
-        return [
-            File(log_path(self._place.work_dir, self._app_id, self._role, self._k, attempt, s))
-            for s in self._suffixes
-        ]
+    return file_logs.read_now(replicas, paths, attempts, query.tail)
 
 
-def _drain(files: "list[File]", last: bool) -> Iterator[str]:
-    for file in files:
-        yield from file.lines()
-        if last and (rest := file.rest()):
-            yield rest
+def paths_of(job_dir: JobDir, app_id: str, stream: Stream) -> PathsOf:
+    """The files of an attempt of a replica."""
+
+    def paths(replica: ReplicaKey, attempt: int) -> list[str]:
+        role, k = replica
+        suffixes = _SUFFIXES[stream]
+        return [log_path(job_dir.work_dir, app_id, role, k, attempt, s) for s in suffixes]
+
+    return paths
 
 
-class _Signs:
+def _check_files(
+    snapshot: SlurmSnapshot,
+    job_dir: JobDir,
+    replicas: Sequence[ReplicaKey],
+    query: LogQuery,
+    paths: PathsOf,
+) -> None:
+    """Raises if no replica has a file, though all of them must have written one by now."""
+    by_key = {replica.key: replica for replica in snapshot.replicas}
+    missing = []
+    for key in replicas:
+        replica = by_key.get(key)
+        if replica is None or (replica.exit_code is None and replica.state not in _RAN):
+            return  # its files may still come, or it never ran
+        attempt = replica.attempt if query.attempt is None else query.attempt
+        files = paths(key, attempt)
+        if any(map(os.path.exists, files)):
+            continue
+        missing.append(files[0])
+    if not missing:
+        return
+    if len(missing) < len(replicas):
+        logger.warning("log files of %s replicas are missing: `%s` ...", len(missing), missing[0])
+        return
+    words = batch_words(job_dir, snapshot.app_id)
+    msg = f"job `{snapshot.app_id}` has no log file `{missing[0]}`"
+    if words:
+        msg += f"; Slurm says in `slurm-{snapshot.app_id}.out`: {words}"
+    raise LogsNotFound(msg)
+
+
+class JobEnd:
     """Says from the notes of a job, and seldom from Slurm, how far it is."""
 
-    def __init__(self, place: Place, app_id: str, ended: "Callable[[], bool]") -> None:
-        self._place = place
+    def __init__(self, job_dir: JobDir, app_id: str, has_ended: Callable[[], bool]) -> None:
+        self._job_dir = job_dir
         self._app_id = app_id
-        self._ended = ended
+        self._has_ended = has_ended
         self._path: str | None = None
-        self._seen: int | None = None
-        self._pause_s = SHORTEST_PAUSE_S
-        self._quiet_since = self._last_line = time.monotonic()
+        self._seen_ns = 0
+        self._notes = JobNotes()
+        self._quiet_s = 0.0
+        self._asked = time.monotonic()
         self._ask_after_s = ASK_AFTER_S
-        self.latest = 0
-        """The latest attempt that has begun."""
         self._finished = False
-        self._over = False
-        self._killed = False
-        self._done = False
-        self._last_line = time.monotonic()
 
-    def attempt_over(self, attempt: int) -> bool:
-        """Whether nothing more is written by that attempt."""
-        self._look()
-        if self._finished and self._written():
-            return True
-        if self.latest > attempt or self._over:
-            return True
-        if not self._finished and (
-            self._killed or time.monotonic() - self._quiet_since > self._ask_after_s
-        ):
-            self._finished = self._ended()
-            self._quiet_since = time.monotonic()
+    def look(self, quiet_s: float) -> bool:
+        """Reads what is new, and asks Slurm if nothing has happened for long."""
+        before = self._notes.attempt, self._over
+        if quiet_s < self._quiet_s:
+            self._ask_after_s = ASK_AFTER_S
+        self._quiet_s = quiet_s
+        self._read()
+        if self._notes.end is not None:
+            self._finished = True
+        elif not self._finished and self._ask_is_due():
+            self._finished = self._has_ended()
+            self._asked = time.monotonic()
             self._ask_after_s = min(2 * self._ask_after_s, ASK_AGAIN_MAX_S)
-            if self._killed:
-                self._pause_s = max(self._pause_s, 0.25)
-        return self._finished and self._written()
+        return before != (self._notes.attempt, self._over)
 
-    def _written(self) -> bool:
-        """Whether replicas that were told to end have done so, or have long been silent."""
-        silent_s = time.monotonic() - self._last_line
-        return self._done or not self._killed or silent_s > LAST_WORDS_S
+    def latest(self, replica: ReplicaKey) -> int:
+        """The attempt that is noted."""
+        return self._notes.attempt
 
-    def wait_for_next(self, attempt: int) -> bool:
-        """After the end of an attempt: whether another one has begun, rather than the job ended."""
-        while not self._finished:
-            self._look()
-            if self.latest > attempt:
-                return True
-            self._finished = self._ended()
-            if not self._finished:
-                time.sleep(LONGEST_PAUSE_S)
-        return False
+    def ended(self, replica: ReplicaKey) -> bool:
+        """Whether the job has ended, and replicas that were told to end have or are silent."""
+        return self._over
 
-    def _look(self) -> None:
-        self._path = self._path or notes_dir(self._place, self._app_id)
-        if self._path is None:
-            return
-        try:
-            seen = os.stat(self._path).st_mtime_ns
-        except OSError:
-            return
-        if seen == self._seen:
+    @property
+    def _over(self) -> bool:
+        notes = self._notes
+        told = notes.killed and not notes.done
+        return self._finished and (not told or self._quiet_s > LAST_WORDS_S)
+
+    def _ask_is_due(self) -> bool:
+        ending = self._notes.killed or self._notes.requeued
+        after_s = ASK_ENDING_S if ending else self._ask_after_s
+        since_s = time.monotonic() - self._asked
+        return since_s >= after_s and (ending or self._quiet_s >= after_s)
+
+    def _read(self) -> None:
+        self._path = self._path or notes_dir(self._job_dir, self._app_id)
+        seen_ns = modified_ns(self._path)
+        if self._path is None or seen_ns == self._seen_ns:
             return
         # soon after a change, another one may bear the same time
-        self._seen = seen if abs(time.time_ns() - seen) > SETTLED_NS else None
-        progress = read_progress(self._path)
-        if progress.attempt > self.latest:
-            self.latest = progress.attempt
-        self._over = progress.end is not None or progress.requeued
-        self._killed, self._done = progress.killed, progress.done
-        if progress.end is not None:
-            self._finished = True
-
-    def pause(self) -> None:
-        """Waits a little, and longer each time until there is progress."""
-        time.sleep(self._pause_s)
-        self._pause_s = min(1.5 * self._pause_s, LONGEST_PAUSE_S)
-
-    def progress(self) -> None:
-        """Makes the next pause a short one."""
-        self._pause_s = SHORTEST_PAUSE_S
-        self._quiet_since = self._last_line = time.monotonic()
-        self._ask_after_s = ASK_AFTER_S
-
-
-def last_lines(
-    work_dir: str, app_id: str, role: str, k: int, attempt: int, count: int
-) -> list[str]:
-    """The last lines of an attempt's errors, or of its output if it wrote no errors."""
-    for suffix in ("err", "out"):
-        lines = _files.last_lines(log_path(work_dir, app_id, role, k, attempt, suffix), count)
-        if lines:
-            return lines
-    return []
+        self._seen_ns = seen_ns if abs(time.time_ns() - seen_ns) > SETTLED_NS else 0
+        self._notes = read_notes(self._path, signs_only=True)

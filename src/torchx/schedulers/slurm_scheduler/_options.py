@@ -1,12 +1,17 @@
 """Options of ``slurm``, and what values of them are good on an ``#SBATCH`` line."""
 
 import re
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from torchx._startup.lazy_logger import get_logger
 from torchx.errors import InvalidInput
+from torchx.schedulers._core.checks import ends_on_failure
 from torchx.schedulers.api import StructuredOpts
 from torchx.specs.api import CfgVal
+
+logger = get_logger(__name__)
 
 
 @dataclass
@@ -71,8 +76,15 @@ class SlurmOpts(StructuredOpts):
     container_mounts: str | None = None
     """Mounts in the containers: /src:/dst[:flags],..."""
 
+    on_failure: str = "end"
+    """What becomes of the other replicas when one has failed: end (they are ended at once) or wait
+    (they go on)."""
+
     sbatch_args: str | None = None
     """Further arguments of sbatch for each role, as `--name=value --flag`; they win over others."""
+
+    role_args: str | None = None
+    """The same for single roles: `role: --name=value --flag; other: ...`; they win over all."""
 
     srun_args: str | None = None
     """Further arguments of srun for each role, as `--name=value --flag`; they win over others."""
@@ -103,14 +115,13 @@ _SIGNAL = re.compile(r"(?:[BR]{1,2}:)?(?:SIG)?[A-Z0-9+-]{1,12}(?:@\d{1,5})?", re
 _ARG = re.compile(r"--([a-z][a-z0-9-]*)(?:=(.*))?", re.DOTALL)
 
 _OURS = {
-    "sbatch": frozenset(
-        ["array", "chdir", "export", "export-file", "parsable", "test-only", "wait", "wrap"]
-    ),
+    "sbatch": frozenset(["array", "chdir", "export", "export-file", "parsable", "wait", "wrap"]),
     "srun": frozenset(
         ["error", "export", "het-group", "input", "multi-prog", "output", "pty", "unbuffered"]
     ),
 }
 """Arguments without which, or with which, the generated script does not work."""
+_RUNS_NOTHING = frozenset(["help", "test-only", "usage", "version"])
 
 
 def check_options(cfg: Mapping[str, CfgVal]) -> None:
@@ -132,24 +143,24 @@ def check_options(cfg: Mapping[str, CfgVal]) -> None:
     if signal is not None and not _SIGNAL.fullmatch(str(signal)):
         msg = f"option `signal` must look like USR1@120 (seconds before the end), given: {signal!r}"
         raise InvalidInput(msg)
+    ends_on_failure(cfg.get("on_failure"))
     for name in ("comment", "job_dir", "container_image", "container_mounts"):
         check_text(f"option `{name}`", cfg.get(name))
     for name in ("comment", "job_dir"):  # both are told by sacct, one job on a line
-        if any(ord(char) < ord(" ") for char in str(cfg.get(name) or "")):
-            msg = (
-                f"option `{name}` must be one line without control characters, given: {cfg[name]!r}"
-            )
-            raise InvalidInput(msg)
+        _check_line(name, cfg.get(name))
     if cfg.get("container_mounts") and not cfg.get("container_image"):
-        from torchx._startup.lazy_logger import get_logger
-
-        logger = get_logger(__name__)
         logger.info("`container_mounts` matters only to roles that run in a container")
+
+
+def _check_line(name: str, value: object) -> None:
+    if any(ord(char) < ord(" ") for char in str(value or "")):
+        msg = f"option `{name}` must be one line without control characters, given: {value!r}"
+        raise InvalidInput(msg)
 
 
 def check_text(what: str, value: object) -> None:
     """Raises ``InvalidInput`` unless the value is ``None`` or can be an argument of a program."""
-    if value is not None and (not value or unfit(str(value))):
+    if value is not None and (not value or invalid_reason(str(value))):
         msg = (
             f"{what} must be a text, not empty and without NUL characters and lone surrogates, "
             f"given: {value!r}"
@@ -157,10 +168,10 @@ def check_text(what: str, value: object) -> None:
         raise InvalidInput(msg)
 
 
-def unfit(text: str) -> str | None:
+def invalid_reason(text: str) -> str | None:
     """What keeps a text from being handed to a process; ``None`` if it can be.
 
-    >>> unfit("a\\0"), unfit("\\ud83d"), unfit("\\udc80 is a byte that is no text")
+    >>> invalid_reason("a\\0"), invalid_reason("\\ud83d"), invalid_reason("\\udc80 is a byte")
     ('a NUL character', 'a lone surrogate, `\\\\ud83d`', None)
     """
     if "\0" in text:
@@ -178,7 +189,7 @@ def check_word(what: str, value: object) -> None:
         return
     text = str(value)
     bad = _BAD_IN_WORD.search(text)
-    found = f"it holds {bad.group()!r}" if bad else unfit(text)
+    found = f"it holds {bad.group()!r}" if bad else invalid_reason(text)
     if found or not text:
         msg = (
             f"{what} must be one word, without spaces, quotes, backslashes and `#`, "
@@ -187,7 +198,7 @@ def check_word(what: str, value: object) -> None:
         raise InvalidInput(msg)
 
 
-def parse_args(tool: str, text: str | None) -> dict[str, str | None]:
+def parse_args(tool: str, text: object, option: str = "") -> dict[str, str | None]:
     """Reads ``--name=value --flag`` as a shell would.
 
     >>> parse_args("srun", "--mpi=pmix --verbose")
@@ -195,17 +206,16 @@ def parse_args(tool: str, text: str | None) -> dict[str, str | None]:
 
     Args:
         tool: ``sbatch`` or ``srun``.
+        option: where they come from; empty for ``<tool>_args``.
 
     Raises:
         InvalidInput: for another form, and for arguments that the generated script sets itself.
     """
     if not text:
         return {}
-    import shlex
-
-    option = f"{tool}_args"
+    option = option or f"{tool}_args"
     try:
-        words = shlex.split(text)
+        words = shlex.split(str(text))
     except ValueError as err:
         msg = f"option `{option}` cannot be split into words ({err}), given: {text!r}"
         raise InvalidInput(msg) from None
@@ -219,16 +229,48 @@ def parse_args(tool: str, text: str | None) -> dict[str, str | None]:
             )
             raise InvalidInput(msg)
         name, value = match.groups()
-        if name in _OURS[tool]:
-            msg = f"option `{option}` must not hold `--{name}`, which the generated script sets"
-            raise InvalidInput(msg)
-        if tool == "sbatch":  # those of srun are quoted for the shell
-            check_word(f"`--{name}` in option `{option}`", value)
-        elif value is not None and (bad := unfit(value)):
-            msg = f"`--{name}` in option `{option}` must not hold {bad}, given: {value!r}"
-            raise InvalidInput(msg)
+        _check_arg(tool, option, name, value)
         args[name] = value
     return args
+
+
+def _check_arg(tool: str, option: str, name: str, value: str | None) -> None:
+    if name in _OURS[tool]:
+        msg = f"option `{option}` must not hold `--{name}`, which the generated script sets"
+        raise InvalidInput(msg)
+    if name in _RUNS_NOTHING:
+        msg = f"option `{option}` must not hold `--{name}`, with which {tool} runs nothing"
+        raise InvalidInput(msg)
+    if tool == "sbatch":  # those of srun are quoted for the shell
+        check_word(f"`--{name}` in option `{option}`", value)
+    elif value is not None and (bad := invalid_reason(value)):
+        msg = f"`--{name}` in option `{option}` must not hold {bad}, given: {value!r}"
+        raise InvalidInput(msg)
+
+
+def parse_role_args(text: object, roles: Sequence[str]) -> dict[str, dict[str, str | None]]:
+    """Reads ``role: --name=value; other: --flag``: arguments of sbatch by the names of roles.
+
+    >>> parse_role_args("a: --constraint=a100; b: --exclude=n1", ["a", "b"])
+    {'a': {'constraint': 'a100'}, 'b': {'exclude': 'n1'}}
+
+    Raises:
+        InvalidInput: for another form, or a role that the app does not have.
+    """
+    found = {}
+    for part in str(text or "").split(";"):
+        name, colon, args = part.partition(":")
+        name = name.strip()
+        if not part.strip():
+            continue
+        if not colon or name not in roles:
+            msg = (
+                "option `role_args` is `role: --name=value --flag; other: ...` with the names of "
+                f"roles of the app ({', '.join(roles)}), given: {part.strip()!r}"
+            )
+            raise InvalidInput(msg)
+        found[name] = parse_args("sbatch", args, "role_args")
+    return found
 
 
 _GPU_COUNTS = frozenset(["gpus", "gpus-per-node", "gpus-per-socket", "gpus-per-task"])
@@ -242,10 +284,10 @@ _RIVALS = {
 _GPU_IN_GRES = re.compile(r"(?:^|,)(?:gres[:/])?gpu(?:[:=,]|$)")
 
 
-def has_rival(name: str, given: Mapping[str, str | None]) -> bool:
+def conflicts(name: str, given: Mapping[str, str | None]) -> bool:
     """Whether free-form arguments ask in another way for what an option asks for.
 
-    >>> has_rival("mem", {"mem-per-cpu": "2G"}), has_rival("gpus-per-node", {"gres": "gpu:a100:2"})
+    >>> conflicts("mem", {"mem-per-cpu": "2G"}), conflicts("gpus-per-node", {"gres": "gpu:a100:2"})
     (True, True)
     """
     by_gres = name.startswith("gpus") and _GPU_IN_GRES.search(given.get("gres") or "")

@@ -5,23 +5,33 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from torchx._startup.lazy_logger import get_logger
 from torchx.errors import InvalidInput, UnsupportedRequest
-from torchx.settings import ENV_TORCHX_RANK0_HOST
-from torchx.specs._macros import MacroPlan
-from torchx.specs.api import AppDef, BindMount, CfgVal, RetryPolicy, Role, macros
+from torchx.schedulers._core.checks import ends_on_failure
+from torchx.specs.api import AppDef, BindMount, CfgVal, Role
 
-from ._options import check_options, check_text, has_rival, parse_args, signal_to_steps, unfit
+from ._job import safe_name
+from ._macros import fill_macros, quote_macros
+from ._options import (
+    check_options,
+    check_text,
+    conflicts,
+    invalid_reason,
+    parse_args,
+    parse_role_args,
+    signal_to_steps,
+)
+from ._script import render_script
 
-RANK0_ENV = ENV_TORCHX_RANK0_HOST
+logger = get_logger(__name__)
+
 GPUS_PER_NODE_SINCE = (24, 11)
-DIRTY = re.compile(r"[^A-Za-z0-9._-]")
+JOB_OPTIONS = ("comment", "mail-user", "mail-type", "account")
+"""Options of the whole job."""
+COMPONENT_OPTIONS = ("partition", "time", "constraint", "qos")
+_MORE_OPTIONS = ("reservation", "nodelist", "exclude", "dependency", "begin", "signal")
 _NAME_MAX = 100
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-
-# what a macro is while others are filled in: arguments and variables cannot hold NUL
-_APP_ID, _REPLICA_ID = "\0a", "\0k"
-_LIVE = {_APP_ID: macros.app_id, _REPLICA_ID: macros.replica_id}
-_DOLLARS_BEFORE_NAME = re.compile(r"(\$+)(?=\{(?:app_id|replica_id)\})")
 
 
 @dataclass(frozen=True)
@@ -31,11 +41,18 @@ class Facts:
     version: tuple[int, int] = (24, 5)
     partition_mem_mb: int | None = None
     """Memory that the partition says its nodes have; ``None`` if that is not known."""
+    by_node: bool | None = None
+    """Whether GPUs are counted by node rather than by task; ``None``: as the version wants it."""
 
     @property
     def nomem(self) -> bool:
         """Whether the cluster leaves memory unconfigured, and would refuse any request for it."""
         return self.partition_mem_mb is not None and self.partition_mem_mb <= 1000
+
+    @property
+    def gpus_by_node(self) -> bool:
+        """Whether GPUs are counted by node rather than by task."""
+        return self.version >= GPUS_PER_NODE_SINCE if self.by_node is None else self.by_node
 
 
 @dataclass
@@ -76,32 +93,23 @@ class SlurmReplicaRequest:
         cfg: Mapping[str, CfgVal],
         nomem: bool,
         container_image: str | None = None,
+        gpus_by_node: bool = False,
+        role_args: Mapping[str, str | None] | None = None,
     ) -> "SlurmReplicaRequest":
         """The component of a role whose macros are filled in.
 
         Args:
             nomem: ask for no memory.
             container_image: image of the pyxis plugin; ``None`` to run on the node itself.
+            gpus_by_node: count GPUs by node rather than by task.
+            role_args: further arguments of sbatch, which win over those for all roles.
         """
-        import torchx.schedulers.slurm_scheduler as package
-
-        # clients replace that name to choose the flags
-        by_node = role.resource.gpu > 0 and package._should_use_gpus_per_node_from_version()
-        sbatch_opts = _sbatch_opts(role, cfg, nomem, by_node)
-        srun_opts: dict[str, str | None] = {"wait": "60", "kill-on-bad-exit": "1"}
-        if container_image:
-            srun_opts["container-image"] = container_image
-            mounts = _container_mounts(role, cfg)
-            if mounts:
-                srun_opts["container-mounts"] = mounts
-        srun_args = cfg.get("srun_args")
-        srun_opts.update(parse_args("srun", str(srun_args) if srun_args else None))
         return cls(
             name=name,
             entrypoint=role.entrypoint,
             args=list(role.args),
-            srun_opts=srun_opts,
-            sbatch_opts=sbatch_opts,
+            srun_opts=_srun_opts(role, cfg, container_image),
+            sbatch_opts=_sbatch_opts(role, cfg, nomem, gpus_by_node, role_args or {}),
             env=dict(role.env),
             num_replicas=role.num_replicas,
             role=role.name,
@@ -149,6 +157,7 @@ class SlurmBatchRequest:
         job_dir: directory for script and logs; ``None`` for the working directory.
         images_to_push: name of the workspace builder and what it pushes.
         app_name: shown by ``torchx list``.
+        end_on_failure: a replica that fails ends the others.
     """
 
     cmd: list[str]
@@ -157,11 +166,10 @@ class SlurmBatchRequest:
     max_retries: int
     images_to_push: tuple[str, Any] | None = None
     app_name: str = ""
+    end_on_failure: bool = True
 
     def materialize(self) -> str:
         """The batch script."""
-        from ._script import render_script
-
         return render_script(self)
 
     def __repr__(self) -> str:
@@ -189,13 +197,9 @@ def build_request(
         UnsupportedRequest: if the app asks for what Slurm does not do.
     """
     check_options(cfg)
+    own_args = parse_role_args(cfg.get("role_args"), [role.name for role in app.roles])
     replicas: dict[str, SlurmReplicaRequest] = {}
     for role in app.roles:
-        image = role.image if builder == "docker" else cfg.get("container_image")
-        check_text(f"the image of role `{role.name}`", image)
-        check_role(role, in_container=bool(image))
-        root = "" if image else role.image
-        filled = fill_macros(role, root)
         name = f"{safe_name(role.name)}-0"
         if name in replicas:
             msg = (
@@ -203,40 +207,55 @@ def build_request(
                 "of its own in letters, digits, `.`, `_` and `-`"
             )
             raise InvalidInput(msg)
-        request = SlurmReplicaRequest.from_role(
-            name, filled, cfg, facts.nomem, str(image) if image else None
-        )
+        image = role.image if builder == "docker" else cfg.get("container_image")
+        request = _component(name, role, cfg, facts, image, own_args.get(role.name))
         if builder != "docker":
             request.work_dir = (work_dirs or {}).get(role.name, "")
         replicas[name] = request
     _warn_of_ranges(list(replicas.values()))
-    cmd = ["sbatch", "--parsable"]
-    for option in ("comment", "mail-user", "mail-type", "account"):
-        value = cfg.get(option)
-        if value is not None:
-            cmd.append(f"--{option}={value}")
     job_dir = cfg.get("job_dir")
     return SlurmBatchRequest(
-        cmd=cmd,
+        cmd=["sbatch", "--parsable", *_flags(_given(cfg, JOB_OPTIONS))],
         replicas=replicas,
         job_dir=str(job_dir) if job_dir is not None else None,
         max_retries=min((role.max_retries for role in app.roles), default=0),
         images_to_push=images_to_push,
         app_name=app.name,
+        end_on_failure=ends_on_failure(cfg.get("on_failure")),
+    )
+
+
+def _component(
+    name: str,
+    role: Role,
+    cfg: Mapping[str, CfgVal],
+    facts: Facts,
+    image: CfgVal,
+    role_args: Mapping[str, str | None] | None,
+) -> SlurmReplicaRequest:
+    check_text(f"the image of role `{role.name}`", image or role.image or None)
+    check_role(role, in_container=bool(image))
+    filled = fill_macros(role, "" if image else role.image)
+    return SlurmReplicaRequest.from_role(
+        name,
+        filled,
+        cfg,
+        facts.nomem,
+        str(image) if image else None,
+        facts.gpus_by_node,
+        role_args,
     )
 
 
 def _warn_of_ranges(replicas: list[SlurmReplicaRequest]) -> None:
     elastic = [f"`{replica.role_name}`" for replica in replicas if replica.elastic]
-    if len(elastic) < 2:
-        return
-    from torchx._startup.lazy_logger import get_logger
-
-    get_logger(__name__).warning(
-        "several roles have `min_replicas` (%s): Slurm gives each as many nodes as there are, and "
-        "the job waits until the next has some as well; set `min_replicas` of one role only",
-        ", ".join(elastic),
-    )
+    if len(elastic) > 1:
+        logger.warning(
+            "several roles have `min_replicas` (%s): Slurm gives each as many nodes as there are, "
+            "and the job waits until the next has some as well; set `min_replicas` of one role "
+            "only",
+            ", ".join(elastic),
+        )
 
 
 def with_images(request: SlurmBatchRequest, named: Callable[[str], str]) -> SlurmBatchRequest:
@@ -263,12 +282,6 @@ def check_role(role: Role, in_container: bool = False) -> None:
             "printable characters"
         )
         raise InvalidInput(msg)
-    if role.max_retries > 0 and role.retry_policy is not RetryPolicy.APPLICATION:
-        msg = (
-            f"slurm restarts the whole job, role `{role.name}` asks for retries of "
-            f"{RetryPolicy(role.retry_policy).name}; use RetryPolicy.APPLICATION"
-        )
-        raise UnsupportedRequest(msg)
     if role.mounts and not in_container:
         msg = (
             f"role `{role.name}` has mounts, which need a container: set the option "
@@ -282,140 +295,41 @@ def check_role(role: Role, in_container: bool = False) -> None:
             f"({role.num_replicas}), given: {least}"
         )
         raise InvalidInput(msg)
-    _check_texts(role)
-
-
-def _check_texts(role: Role) -> None:
-    values = (role.image, role.entrypoint, *role.args, *role.env.values(), *role.env)
-    bad = next(filter(None, map(unfit, values)), None)
-    if bad:
-        msg = (
-            f"the image, command or environment of role `{role.name}` holds {bad}, which "
-            "no process can receive"
-        )
-        raise InvalidInput(msg)
-    for name in role.env:
-        if not _ENV_NAME.fullmatch(name):
+    for env_name in role.env:
+        if not _ENV_NAME.fullmatch(env_name):
             msg = (
-                f"`{name}` in the environment of role `{role.name}` is no name of a variable: use "
-                "letters, digits and `_`, not beginning with a digit"
+                f"`{env_name}` in the environment of role `{role.name}` is no name of a variable: "
+                "use letters, digits and `_`, not beginning with a digit"
             )
             raise InvalidInput(msg)
 
 
-def safe_name(name: str) -> str:
-    """The name with what does not belong into file names and ``#SBATCH`` lines replaced.
-
-    >>> safe_name("train/a b")
-    'train_a_b'
-    """
-    return DIRTY.sub("_", name)
-
-
-# -- macros -------------------------------------------------------------------------------------
-
-
-def fill_macros(role: Role, img_root: str) -> Role:
-    """A copy whose ``args`` and ``env`` hold only the macros that the node resolves."""
-    import copy
-
-    values = macros.Values(
-        img_root=img_root, app_id=_APP_ID, replica_id=_REPLICA_ID, rank0_env=RANK0_ENV
-    )
-    plan = MacroPlan(role)
-    copied = copy.copy(role)
-    copied.args = [_to_request(arg) for arg in plan.args(values)]
-    copied.env = {name: _to_request(value) for name, value in plan.env(values).items()}
-    return copied
-
-
-def _to_request(text: str) -> str:
-    """NUL-marked macros as ``${app_id}``, and such text itself as ``$${app_id}``."""
-    if "\0" not in text and "{" not in text:
-        return text
-    text = _DOLLARS_BEFORE_NAME.sub(r"\1\1", text)
-    for mark, macro in _LIVE.items():
-        if mark in text:
-            # what precedes a macro must not take its dollar away
-            parts = [p + "$" * (len(p) - len(p.rstrip("$"))) for p in text.split(mark)[:-1]]
-            text = macro.join([*parts, text.split(mark)[-1]])
-    return text
-
-
-def split_macros(text: str) -> list[str]:
-    """Literal texts at even places, ``app_id`` or ``replica_id`` at odd ones.
-
-    >>> split_macros("run_${app_id}_x$${app_id}")
-    ['run_', 'app_id', '_x${app_id}']
-    """
-    parts = [""]
-    at = 0
-    for match in _MACRO.finditer(text):
-        dollars, name = match.groups()
-        parts[-1] += text[at : match.start()] + "$" * (len(dollars) // 2)
-        at = match.end()
-        if len(dollars) % 2:
-            parts += [name, ""]
-        else:
-            parts[-1] += "{" + name + "}"
-    parts[-1] += text[at:]
-    return parts
-
-
-_MACRO = re.compile(r"(\$+)\{(app_id|replica_id)\}")
-_IN_SHELL = {"app_id": '"$SLURM_JOB_ID"', "replica_id": '"$SLURM_PROCID"'}
-
-
-def quote_macros(text: str) -> str:
-    """The text as a word of the shell, in which only the two macros are live.
-
-    >>> quote_macros("hi ${app_id}")
-    '\\'hi \\'"$SLURM_JOB_ID"\\'\\''
-    >>> print(quote_macros("$HOME"))
-    '$HOME'
-    """
-    import shlex
-
-    if "{" not in text:
-        return shlex.quote(text)
-    parts = split_macros(text)
-    return "".join(_IN_SHELL[part] if i % 2 else shlex.quote(part) for i, part in enumerate(parts))
-
-
 # -- options ------------------------------------------------------------------------------------
-
-_PLACE = ("partition", "time", "constraint", "qos")
-_MORE_PLACE = ("reservation", "nodelist", "exclude", "dependency", "begin", "signal")
 
 
 def _sbatch_opts(
-    role: Role, cfg: Mapping[str, CfgVal], nomem: bool, gpus_by_node: bool
+    role: Role,
+    cfg: Mapping[str, CfgVal],
+    nomem: bool,
+    gpus_by_node: bool,
+    role_args: Mapping[str, str | None],
 ) -> dict[str, str | None]:
-    extra = cfg.get("sbatch_args")
-    given = parse_args("sbatch", str(extra) if extra else None)
-    opts: dict[str, str | None] = {"requeue": None}
-    _add_set(opts, cfg, _PLACE)
+    given = {**parse_args("sbatch", cfg.get("sbatch_args")), **role_args}
     most, least = role.num_replicas, role.min_replicas or role.num_replicas
+    opts: dict[str, str | None] = {"requeue": None, **_given(cfg, COMPONENT_OPTIONS)}
     if least < most:
         # without the number of tasks Slurm takes the least number of nodes; how many tasks each
         # node gets is left to the step, whose tasks are as many as the nodes then are
-        opts["nodes"], opts["ntasks"] = f"{least}-{most}", str(most)
+        opts |= {"nodes": f"{least}-{most}", "ntasks": str(most)}
     else:
         if most > 1:
             opts["nodes"] = str(most)
         opts["ntasks-per-node"] = "1"
-    resource = role.resource
-    if resource.cpu > 0 and not has_rival("cpus-per-task", given):
-        opts["cpus-per-task"] = str(resource.cpu)
-    if resource.memMB > 0 and not nomem and not has_rival("mem", given):
-        opts["mem"] = str(resource.memMB)
     # by task needs the number of tasks, which varies with that of nodes
-    gpus = "gpus-per-node" if gpus_by_node or least < most else "gpus-per-task"
-    if resource.gpu > 0 and not has_rival(gpus, given):
-        opts[gpus] = str(resource.gpu)
+    opts |= _sizes(role, nomem, gpus_by_node or least < most, given)
     if "gpus-per-task" in opts or "gpus-per-task" in given:
         opts["ntasks"] = str(most)
-    _add_set(opts, cfg, _MORE_PLACE)
+    opts |= _given(cfg, _MORE_OPTIONS)
     if cfg.get("exclusive"):
         opts["exclusive"] = None
     opts.update(given)
@@ -424,13 +338,41 @@ def _sbatch_opts(
     return opts
 
 
-def _add_set(
-    opts: dict[str, str | None], cfg: Mapping[str, CfgVal], names: tuple[str, ...]
-) -> None:
-    for name in names:
-        value = cfg.get(name)
-        if value is not None:
-            opts[name] = str(value)
+def _sizes(
+    role: Role, nomem: bool, gpus_by_node: bool, given: Mapping[str, str | None]
+) -> dict[str, str]:
+    """What a replica needs, without what is given in another way."""
+    resource = role.resource
+    sizes = {
+        "cpus-per-task": resource.cpu,
+        "mem": 0 if nomem else resource.memMB,
+        "gpus-per-node" if gpus_by_node else "gpus-per-task": resource.gpu,
+    }
+    return {
+        name: str(size) for name, size in sizes.items() if size > 0 and not conflicts(name, given)
+    }
+
+
+def _srun_opts(
+    role: Role, cfg: Mapping[str, CfgVal], container_image: str | None
+) -> dict[str, str | None]:
+    ends = ends_on_failure(cfg.get("on_failure"))
+    spare = role.min_replicas is not None and role.min_replicas < role.num_replicas
+    opts: dict[str, str | None] = {
+        # how long others may run on when a replica has ended; clusters have defaults of their own
+        "wait": "60" if ends and not spare else "0",
+        "kill-on-bad-exit": "1" if ends else "0",
+    }
+    if container_image:
+        opts["container-image"] = container_image
+        mounts = _container_mounts(role, cfg)
+        if mounts:
+            opts["container-mounts"] = mounts
+    return {**opts, **parse_args("srun", cfg.get("srun_args"))}
+
+
+def _given(cfg: Mapping[str, CfgVal], names: tuple[str, ...]) -> dict[str, str | None]:
+    return {name: str(value) for name in names if (value := cfg.get(name)) is not None}
 
 
 def _container_mounts(role: Role, cfg: Mapping[str, CfgVal]) -> str:
@@ -443,7 +385,7 @@ def _container_mounts(role: Role, cfg: Mapping[str, CfgVal]) -> str:
             )
             raise UnsupportedRequest(msg)
         for path in (mount.src_path, mount.dst_path):
-            bad = "`:` or `,`" if ":" in path or "," in path else unfit(path)
+            bad = "`:` or `,`" if ":" in path or "," in path else invalid_reason(path)
             if bad:
                 msg = f"the path of a mount must not hold {bad}, given: {path!r}"
                 raise InvalidInput(msg)

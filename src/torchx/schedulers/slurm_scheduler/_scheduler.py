@@ -1,22 +1,19 @@
 """``slurm``: runs apps as batch jobs of a Slurm cluster."""
 
-import builtins
+import copy
 import os
 import time
-import warnings
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 from torchx._files import exclusive_lock, replace_file
-from torchx.errors import InvalidInput, LogsNotFound, UnknownApp
-from torchx.schedulers.api import (
-    DescribeAppResponse,
-    FailedReplica,
-    ListAppResponse,
-    Scheduler,
-    SchedulerFeatures,
-    Stream,
-)
+from torchx._startup.lazy_logger import get_logger
+from torchx.errors import BackendUnavailable, InvalidInput
+from torchx.schedulers._core.logs import LogChunk, LogQuery
+from torchx.schedulers._core.snapshot import AppSnapshot, ReplicaKey
+from torchx.schedulers.api import Scheduler, SchedulerFeatures
+from torchx.schedulers.ids import random_id
 from torchx.specs.api import (
     AppDef,
     AppDryRunInfo,
@@ -27,27 +24,29 @@ from torchx.specs.api import (
     is_terminal,
     runopts,
 )
-from torchx.workspace.api import MultiWorkspaceMixin
+from torchx.workspace import _copies
+from torchx.workspace.api import MultiWorkspaceMixin, WorkspaceMixin
 
-from ._options import SlurmOpts
-from ._request import Facts, SlurmBatchRequest, build_request, with_images
-from ._workspace import workspace_builders
+from . import _client, _logs, _notes, _submit
+from ._compat import SingleQuestions, ask_facts
+from ._job import JobDir, JobNotes, JobRecord, mark, safe_name
+from ._options import SlurmOpts, check_options
+from ._request import SlurmBatchRequest, build_request, check_role, with_images
+from ._script import record_of
+from ._states import Component, JobView, NativeJob, SlurmSnapshot, snapshot
 
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from torchx.workspace.api import WorkspaceMixin
-
-    from ._index import Place, Progress
-    from ._states import NativeJob, Shown
+logger = get_logger(__name__)
 
 SCRIPT = "torchx-sbatch.sh"
 NEW_JOB_S = 10.0
 """How long a job that was just submitted may be missing from what Slurm tells."""
 _FINAL_FOR_S = 60.0
+_LONGEST_WAIT_S = 30.0
+"""A job that is cancelled before it starts leaves no note."""
+_KNOWN_DIRS = 10_000
 
 
-class SlurmScheduler(MultiWorkspaceMixin, Scheduler[SlurmOpts]):
+class SlurmScheduler(MultiWorkspaceMixin, SingleQuestions, Scheduler[SlurmOpts]):
     """Runs apps with sbatch and finds them again from any machine of the cluster.
 
     Args:
@@ -62,14 +61,18 @@ class SlurmScheduler(MultiWorkspaceMixin, Scheduler[SlurmOpts]):
         retries=frozenset({RetryPolicy.APPLICATION}),
         min_replicas=True,
         event_wait=True,
+        attempts=True,
+        ends_on_failure=True,
     )
 
     def __init__(self, session_name: str, docker_client: object = None) -> None:
         super().__init__("slurm", session_name)
         self._docker_client = docker_client
         self._made_builders: Mapping[str, WorkspaceMixin[Any]] | None = None
-        self._submitted: dict[str, tuple[float, Place]] = {}
+        self._submitted: dict[str, tuple[float, JobDir]] = {}
         """When (monotonic clock) and where, by the id of the app."""
+        self._dirs: dict[str, JobDir] = {}
+        """Where the jobs are that were looked at."""
         self._final: dict[str, tuple[float, NativeJob]] = {}
         """What sacct told of jobs that have ended, and when."""
 
@@ -78,29 +81,33 @@ class SlurmScheduler(MultiWorkspaceMixin, Scheduler[SlurmOpts]):
     def _run_opts(self) -> runopts:
         return SlurmOpts.as_runopts()
 
-    def workspace_builders(self) -> "Mapping[str, WorkspaceMixin[Any]]":
+    def workspace_builders(self) -> Mapping[str, WorkspaceMixin[Any]]:
         """The builders by the value of ``workspace_type``, the default first."""
         if self._made_builders is None:
-            self._made_builders = workspace_builders(self._docker_client)
+            # they take longer to import than a status takes to show
+            from torchx.workspace.dir_workspace import DirWorkspaceMixin
+            from torchx.workspace.docker_workspace import DockerWorkspaceMixin
+
+            self._made_builders = {
+                "dir": DirWorkspaceMixin(),
+                "docker": DockerWorkspaceMixin(docker_client=self._docker_client),
+            }
         return self._made_builders
+
+    def _features_with(self, cfg: Any) -> SchedulerFeatures:
+        """With containers there are mounts; without, `check_role` says what they need."""
+        return replace(self.features, mounts=True)
 
     def _validate(self, app: AppDef, scheduler: str, cfg: object = None) -> None:
         """A role without a resource is accepted: the cluster has defaults."""
 
     def _pre_build_validate(self, app: AppDef, scheduler: str, cfg: Any) -> None:
-        from ._options import check_options
-        from ._request import check_role
-
         if isinstance(cfg, Mapping):
             check_options(cfg)
         for role in app.roles:
             check_role(role, in_container=True)
 
     def _submit_dryrun(self, app: AppDef, cfg: SlurmOpts) -> AppDryRunInfo[SlurmBatchRequest]:
-        import copy
-
-        import torchx.schedulers.slurm_scheduler as package
-
         builder, _ = self.workspace_builder(cfg)
         # the names of images that are to be pushed are put into the roles
         named = copy.copy(app)
@@ -108,11 +115,12 @@ class SlurmScheduler(MultiWorkspaceMixin, Scheduler[SlurmOpts]):
         images = self.dryrun_push_images(named, cfg)
         job_dir = cfg.get("job_dir")
         work_dirs = _copies_in(named.roles, str(job_dir)) if builder == "dir" and job_dir else {}
-        facts = Facts()
-        if any(role.resource.memMB > 0 for role in app.roles):
-            partition = cfg.get("partition")
-            first = str(partition).partition(",")[0] if partition else None
-            facts = Facts(partition_mem_mb=package._partition_memmb(first))
+        partition = cfg.get("partition")
+        facts = ask_facts(
+            str(partition).partition(",")[0] if partition else None,
+            memory=any(role.resource.memMB > 0 for role in app.roles),
+            gpus=any(role.resource.gpu > 0 for role in app.roles),
+        )
         request = build_request(named, cfg, facts, builder, images, work_dirs)
         return AppDryRunInfo(request, repr)
 
@@ -124,9 +132,8 @@ class SlurmScheduler(MultiWorkspaceMixin, Scheduler[SlurmOpts]):
         Raises:
             JobStartError: if Slurm refuses it, with its own words.
             BackendUnavailable: if Slurm cannot be reached.
+            InvalidInput: if the job could not write into its directory.
         """
-        import tempfile
-
         request = dryrun_info.request
         if request.images_to_push is not None:
             self.push_images(request.images_to_push)
@@ -136,7 +143,7 @@ class SlurmScheduler(MultiWorkspaceMixin, Scheduler[SlurmOpts]):
             # a tag can be moved to another image before the job starts
             request = with_images(request, builder.pushed_image)
         if request.job_dir is None:
-            with tempfile.TemporaryDirectory(prefix="torchx-sbatch-") as folder:
+            with _submit.temporary_folder() as folder:
                 return self._submit(request, folder, os.getcwd())
         job_dir = os.path.abspath(os.path.expanduser(request.job_dir))
         try:
@@ -149,279 +156,166 @@ class SlurmScheduler(MultiWorkspaceMixin, Scheduler[SlurmOpts]):
             return self._submit(request, job_dir, job_dir)
 
     def _submit(self, request: SlurmBatchRequest, folder: str, work_dir: str) -> str:
-        from torchx.schedulers.ids import random_id
-
-        from . import _client, _index
-        from ._script import mark, record_of
-
+        _notes.make_notes_base(work_dir)
         token = random_id()
         path = os.path.join(folder, SCRIPT)
-        script = request.materialize().encode(errors="surrogateescape")
-        replace_file(path, script, mode=0o600)  # it holds the environment
+        # it holds the environment
+        replace_file(path, request.materialize().encode(errors="surrogateescape"), mode=0o600)
         argv = list(request.cmd)
         if request.job_dir is not None:
             argv.append(f"--chdir={work_dir}")
         argv += [path, mark(token, request.app_name)]
-        app_id, cluster = _client.submit(argv, token)
-        place = _index.Place(work_dir, token, cluster, record_of(request))
-        self._submitted[app_id] = (time.monotonic(), place)
-        _index.remember(app_id, place)
-        if request.job_dir is not None:
-            try:
-                _index.save_job_dir(app_id, work_dir)
-            except OSError as err:
-                _client.logger.warning(
-                    "cannot note the job in `%s`: %s", _index.SLURM_JOB_DIRS, err.strerror
-                )
+        with _submit.undone_by_signals(token):
+            app_id, cluster = _submit.submit(argv, token)
+            record = record_of(request)
+            noted = JobDir(work_dir, token, cluster, JobRecord.from_data(record))
+            self._submitted[app_id] = (time.monotonic(), noted)
+            _notes.remember(app_id, noted, record)
+            if request.job_dir is not None:
+                _save_job_dir(app_id, work_dir)
         return app_id
 
     # -- looking ----------------------------------------------------------------------------
 
-    def describe(self, app_id: str) -> DescribeAppResponse | None:
-        """State, roles and replicas of a job; ``None`` if nothing is known of it."""
-        from ._states import response
-
-        shown = self._look(app_id)
-        return response(shown) if shown is not None else None
-
-    def _look(self, app_id: str) -> "Shown | None":
-        from . import _index
-        from ._states import Shown
-
+    def look(self, app_id: str) -> SlurmSnapshot | None:
+        """What Slurm and its own notes tell of a job; ``None`` if nothing is known of it."""
         if not _is_job_id(app_id):
             return None
-        native = self._native(app_id)
-        place = self._place(app_id, native)
-        progress, record = _read(place, app_id)
-        if native is None and (progress is None or progress.end is None):
+        noted = self._noted(app_id)
+        native = self._native(app_id, noted)
+        job_dir = noted
+        if app_id not in self._submitted:  # the note of another process may be about another job
+            job_dir = _notes.find_job_dir(app_id, native, noted)
+        path = _notes.notes_dir(job_dir, app_id) if job_dir is not None else None
+        notes = _notes.read_notes(path) if path is not None else None
+        if native is None and (notes is None or notes.end is None):
             return None
-        return Shown(app_id, native, progress, _index.roles_of(record))
+        return self._snapshot(app_id, native, notes, job_dir, path)
 
-    def _native(self, app_id: str) -> "NativeJob | None":
+    def _snapshot(
+        self,
+        app_id: str,
+        native: NativeJob | None,
+        notes: JobNotes | None,
+        job_dir: JobDir | None,
+        path: str | None,
+    ) -> SlurmSnapshot:
+        record = job_dir.record if job_dir is not None else None
+        view = JobView(app_id, native, notes, job_dir, record or _notes.read_record(path))
+        if job_dir is not None:
+            if len(self._dirs) >= _KNOWN_DIRS:
+                self._dirs.clear()
+            self._dirs[app_id] = job_dir
+            if view.state is AppState.FAILED and not (notes or JobNotes()).replica_failed:
+                view = replace(view, words=_notes.batch_words(job_dir, app_id))
+        return snapshot(view)
+
+    def look_for_logs(self, app_id: str) -> SlurmSnapshot | None:
+        """A snapshot without a question to Slurm, where the notes of the job tell its roles."""
+        noted = self._noted(app_id) if _is_job_id(app_id) else None
+        if noted is None or noted.record is None:
+            found = self.snapshot(app_id)
+            assert found is None or isinstance(found, SlurmSnapshot)  # `look` makes them
+            return found
+        path = _notes.notes_dir(noted, app_id)
+        notes = _notes.read_notes(path) if path is not None else None
+        return self._snapshot(app_id, None, notes, noted, path)
+
+    def _native(self, app_id: str, noted: JobDir | None) -> NativeJob | None:
         """What squeue tells of the job, or else sacct."""
-        from . import _client
-
         known = self._final.get(app_id)
         if known is not None and time.monotonic() - known[0] < _FINAL_FOR_S:
             return known[1]
-        cluster = self._cluster(app_id)
-        queue = _client.queue(cluster)
         asked = time.monotonic()
-        job = queue.jobs().get(app_id)
+        queue = _client.queue(noted.cluster if noted is not None else "")
+        job = self._queued(queue, app_id, noted)
         if job is not None:
             return job
-        submitted = self._submitted.get(app_id)
-        if submitted is not None and time.monotonic() - submitted[0] < NEW_JOB_S:
-            return _just_submitted(app_id, submitted[1])
-        job = _client.accounting(app_id, cluster)
+        submitted, _ = self._submitted.get(app_id, (asked - NEW_JOB_S, None))
+        if noted is not None and asked - submitted < NEW_JOB_S:
+            return _just_submitted(app_id, noted)
+        job = _client.accounting(app_id, noted.cluster if noted is not None else "")
         if job is None:
-            # it may be younger than the answer that was at hand
             return queue.jobs(newer_than=asked).get(app_id)
         if is_terminal(job.state):
             self._final[app_id] = (time.monotonic(), job)
         return job
 
+    def _queued(self, queue: _client.Queue, app_id: str, noted: JobDir | None) -> NativeJob | None:
+        """What squeue tells; asked anew about what happened after the answer at hand."""
+        asked = time.monotonic()
+        job = queue.jobs().get(app_id)
+        if job is None:
+            submitted = self._submitted.get(app_id)
+            return queue.jobs(newer_than=submitted[0]).get(app_id) if submitted else None
+        if noted is None or is_terminal(job.state):
+            return job
+        if _notes.over_ns(noted, app_id) > queue.asked_ns:
+            job = queue.jobs(newer_than=asked).get(app_id, job)
+        return job
+
+    def _noted(self, app_id: str) -> JobDir | None:
+        """What this process or this user noted of the submission."""
+        submitted = self._submitted.get(app_id)
+        return submitted[1] if submitted is not None else _notes.recall(app_id)
+
     def _cluster(self, app_id: str) -> str:
-        from ._index import recall
+        noted = self._noted(app_id)
+        return noted.cluster if noted is not None else ""
 
-        submitted = self._submitted.get(app_id)
-        place = submitted[1] if submitted is not None else recall(app_id)
-        return place.cluster if place is not None else ""
-
-    def _place(self, app_id: str, native: "NativeJob | None" = None) -> "Place | None":
-        """Where the files of a job are, as the submitter noted it or as Slurm tells."""
-        from . import _index
-        from ._script import parse_mark
-
-        submitted = self._submitted.get(app_id)
-        if submitted is not None:
-            return submitted[1]
-        noted = _index.recall(app_id)
-        told = parse_mark(native.command) if native is not None else None
-        if noted is not None and (told is None or told[0] == noted.token):
-            return noted
-        token = told[0] if told is not None else ""
-        if native is not None and native.work_dir:
-            return _index.Place(native.work_dir, token)
-        job_dir = _index.get_job_dirs().get(app_id)
-        if job_dir is not None:
-            return _index.Place(os.path.abspath(job_dir), token)
-        here = _index.Place(os.getcwd(), token)
-        return here if native is not None or _index.notes_dir(here, app_id) else None
-
-    def _describe_squeue(self, app_id: str) -> DescribeAppResponse | None:
-        """What squeue alone tells of a job."""
-        from . import _client
-        from ._states import Shown, response
-
-        job = _client.queue(self._cluster(app_id)).jobs().get(app_id)
-        return response(Shown(app_id, job)) if job is not None else None
-
-    def _describe_sacct(self, app_id: str) -> DescribeAppResponse | None:
-        """What sacct alone tells of a job."""
-        from . import _client
-        from ._states import Shown, response
-
-        job = _client.accounting(app_id, self._cluster(app_id))
-        return response(Shown(app_id, job)) if job is not None else None
+    def look_all(self, cfg: Mapping[str, CfgVal] | None = None) -> Iterable[AppSnapshot]:
+        """This user's jobs of TorchX in the last two weeks, the latest first."""
+        found = {app.app_id: app for app in _client.accounted_apps() or ()}
+        # accounting lags behind by up to some seconds, and may be absent
+        found.update((app.app_id, app) for app in _client.queued_apps())
+        return sorted(found.values(), key=lambda app: -int(app.app_id))
 
     def wait_for_change(self, app_id: str, timeout_s: float) -> None:
         """Returns when the job noted something, or when Slurm may have news."""
-        from ._index import notes_dir
-
-        deadline = time.monotonic() + timeout_s
-        place = self._place(app_id)
-        before = _notes_state(notes_dir(place, app_id) if place else None)
-        if place is None or _is_over(place, app_id):
+        job_dir = self._dirs.get(app_id) or self._noted(app_id)
+        path = _notes.notes_dir(job_dir, app_id) if job_dir is not None else None
+        before = _notes.modified_ns(path)
+        if job_dir is None or (path and _notes.read_notes(path, signs_only=True).over):
             # what is left is done by Slurm itself, which is asked once a second
             time.sleep(min(timeout_s, 1.0))
             return
         pause_s = 0.05
-        deadline = min(deadline, time.monotonic() + _LONGEST_WAIT_S)
+        deadline = time.monotonic() + min(timeout_s, _LONGEST_WAIT_S)
         while (left_s := deadline - time.monotonic()) > 0:
             time.sleep(min(pause_s, left_s))
             pause_s = min(1.3 * pause_s, 0.5)
-            if _notes_state(notes_dir(place, app_id)) != before:
+            if _notes.modified_ns(_notes.notes_dir(job_dir, app_id)) != before:
                 return
-
-    def failed_replicas(self, app_id: str, max_lines: int = 10) -> "builtins.list[FailedReplica]":
-        """The replicas whose latest attempt failed by itself, the first failure first."""
-        from . import _logs
-        from ._index import log_path
-        from ._states import describe_code, signed
-
-        shown = self._look(app_id)
-        if shown is None or shown.progress is None:
-            return []
-        place = self._place(app_id, shown.native)
-        progress = shown.progress
-        if place is None or (shown.native and shown.native.state is AppState.CANCELLED):
-            return []
-        found = []
-        for index, k in progress.failures:
-            if index >= len(shown.roles):
-                continue
-            role = shown.roles[index].name
-            code = progress.codes[index, k]
-            attempt = progress.attempt
-            found.append(
-                FailedReplica(
-                    role=role,
-                    replica=k,
-                    attempt=attempt,
-                    exit_code=signed(code),
-                    reason=describe_code(code),
-                    log_path=log_path(place.work_dir, app_id, role, k, attempt, "err"),
-                    last_lines=_logs.last_lines(
-                        place.work_dir, app_id, role, k, attempt, max_lines
-                    ),
-                )
-            )
-        return found
 
     # -- ending -----------------------------------------------------------------------------
 
-    def _cancel_existing(self, app_id: str) -> None:
-        from . import _client
-
-        _client.cancel(app_id, self._cluster(app_id))
+    def end(self, snapshot: AppSnapshot) -> None:
+        """Asks Slurm for the end of the job."""
+        job_dir = snapshot.job_dir if isinstance(snapshot, SlurmSnapshot) else None
+        _client.cancel(snapshot.app_id, job_dir.cluster if job_dir is not None else "")
 
     # -- logs -------------------------------------------------------------------------------
 
-    def log_iter(
-        self,
-        app_id: str,
-        role_name: str,
-        k: int = 0,
-        regex: str | None = None,
-        since: "datetime | None" = None,
-        until: "datetime | None" = None,
-        should_tail: bool = False,
-        streams: Stream | None = None,
-    ) -> Iterable[str]:
-        """Lines of one replica, all its attempts in order.
+    def read_logs(
+        self, snapshot: AppSnapshot, replicas: Sequence[ReplicaKey], query: LogQuery
+    ) -> Iterator[LogChunk]:
+        """Lines of all these replicas; they have no times, those of stdout come before stderr.
 
-        Of both streams (``COMBINED``, the default), those of stdout come first in what was
-        written before the call; later lines come as they are written.
-
-        Raises:
-            UnknownApp: (a ``KeyError``) if nothing is known of the job.
-            LogsNotFound: (a ``RuntimeError``) if there is no such role or replica.
+        While they are followed, they come as they are written.
         """
-        from . import _logs
+        assert isinstance(snapshot, SlurmSnapshot)  # `look` makes no others
+        return _logs.read_logs(snapshot, replicas, query, lambda: self._has_ended(snapshot.app_id))
 
-        stream = Stream(streams) if streams is not None else Stream.COMBINED
-        if since is not None or until is not None:
-            warnings.warn(
-                "slurm keeps no times of log lines: `since` and `until` are ignored",
-                UserWarning,
-                stacklevel=2,
-            )
-        place, roles = self._logs_of(app_id)
-        _check_replica(app_id, roles, role_name, k)
-        replica = _logs.Replica(place, app_id, role_name, k, stream, lambda: self._ended(app_id))
-        lines: Iterator[str] = replica.follow() if should_tail else replica.now()
-        if regex is None:
-            return lines
-        from torchx.schedulers._log_filter import lines_matching
-
-        return lines_matching(lines, regex)
-
-    def _logs_of(self, app_id: str) -> "tuple[Place, builtins.list[tuple[str, int]]]":
-        """Where the logs are, and names and sizes of the roles; empty if they are not known."""
-        from . import _index
-
-        place = self._place(app_id)
-        record = place.record if place is not None else None
-        if place is not None and record is None:
-            record = _read(place, app_id)[1]
-        if place is not None and record is not None:
-            return place, [(r.name, r.replicas) for r in _index.roles_of(record)]
-        shown = self._look(app_id)
-        if shown is None:
-            msg = f"there is no Slurm job `{app_id}`; `torchx list -s slurm` shows yours"
-            raise UnknownApp(msg)
-        place = self._place(app_id, shown.native) or _index.Place(os.getcwd())
-        found = [(role.name, role.replicas) for role in shown.roles]
-        if not found and shown.native is not None:
-            from ._states import response
-
-            found = [(r.name, r.num_replicas) for r in response(shown).roles]
-        return place, found
-
-    def _ended(self, app_id: str) -> bool:
+    def _has_ended(self, app_id: str) -> bool:
         """Whether Slurm says that the job has ended; false if it cannot be reached."""
-        from torchx.errors import BackendUnavailable
-
         try:
-            native = self._native(app_id) if _is_job_id(app_id) else None
+            native = self._native(app_id, self._noted(app_id))
         except BackendUnavailable:
             return False
         return native is None or is_terminal(native.state)
 
-    # -- lists; last: below this line `list` is the method ------------------------------------
 
-    def list(self, cfg: Mapping[str, CfgVal] | None = None) -> "builtins.list[ListAppResponse]":
-        """This user's jobs of TorchX in the last two weeks, the latest first."""
-        found = {row.app_id: row for row in self._list_sacct() or ()}
-        # accounting lags behind by up to some seconds, and may be absent
-        found.update((row.app_id, row) for row in self._list_squeue())
-        return sorted(found.values(), key=lambda row: -int(row.app_id))
-
-    def _list_sacct(self) -> "builtins.list[ListAppResponse] | None":
-        """The jobs that accounting knows; ``None`` if there is no accounting."""
-        from . import _client
-
-        return _client.accounted_rows()
-
-    def _list_squeue(self) -> "builtins.list[ListAppResponse]":
-        """The jobs that the controller knows: those that wait, run, or ended lately."""
-        from . import _client
-
-        return _client.queued_rows()
-
-
-def _copies_in(roles: "builtins.list[Role]", job_dir: str) -> dict[str, str]:
+def _copies_in(roles: list[Role], job_dir: str) -> dict[str, str]:
     """By the names of roles, where those run whose workspace is not that of the ``job_dir`` itself.
 
     The images of roles that have a copy become absolute: the job runs in the ``job_dir``, where a
@@ -441,69 +335,26 @@ def _copies_in(roles: "builtins.list[Role]", job_dir: str) -> dict[str, str]:
 
 def _is_copy(path: str) -> bool:
     """Whether it is that of a workspace which was built before, and its role made to have none."""
-    from torchx.workspace import _copies
-
     return os.path.isdir(path) and _copies.is_copy(path)
-
-
-_LONGEST_WAIT_S = 30.0
-"""A job that is cancelled before it starts leaves no note."""
 
 
 def _is_job_id(app_id: str) -> bool:
     return app_id.isascii() and app_id.isdecimal()
 
 
-def _check_replica(app_id: str, roles: "list[tuple[str, int]]", role_name: str, k: int) -> None:
-    from ._request import safe_name
-
-    if not roles:
-        return
-    counts = dict(roles)
-    count = counts.get(role_name, counts.get(safe_name(role_name)))
-    if count is None:
-        msg = f"job `{app_id}` has no role `{role_name}`, it has: {', '.join(counts)}"
-        raise LogsNotFound(msg)
-    if not 0 <= k < count:
-        msg = f"role `{role_name}` of job `{app_id}` has replicas 0 to {count - 1}, given: {k}"
-        raise LogsNotFound(msg)
-
-
-def _read(place: "Place | None", app_id: str) -> "tuple[Progress | None, dict[str, object] | None]":
-    """The notes of a job, and the record of its roles."""
-    from . import _index
-
-    if place is None:
-        return None, None
-    path = _index.notes_dir(place, app_id)
-    progress = _index.read_progress(path) if path is not None else None
-    return progress, place.record or _index.read_record(path)
-
-
-def _notes_state(path: str | None) -> object:
-    if path is None:
-        return None
-    try:
-        return os.stat(path).st_mtime_ns
-    except OSError:
-        return None
-
-
-def _is_over(place: "Place", app_id: str) -> bool:
-    progress, _ = _read(place, app_id)
-    return progress is not None and progress.over
-
-
-def _just_submitted(app_id: str, place: "Place") -> "NativeJob":
-    from ._index import roles_of
-    from ._request import safe_name
-    from ._states import Component, NativeJob
-
+def _just_submitted(app_id: str, job_dir: JobDir) -> NativeJob:
+    roles = job_dir.record.roles if job_dir.record is not None else ()
     components = tuple(
-        Component(f"{safe_name(role.name)}-0", AppState.PENDING, "PENDING")
-        for role in roles_of(place.record)
+        Component(f"{safe_name(role.name)}-0", AppState.PENDING, "PENDING") for role in roles
     )
-    return NativeJob(app_id, components, place.work_dir)
+    return NativeJob(app_id, components, job_dir.work_dir)
+
+
+def _save_job_dir(app_id: str, work_dir: str) -> None:
+    try:
+        _notes.save_job_dir(app_id, work_dir)
+    except OSError as err:
+        logger.warning("cannot note the job in `%s`: %s", _notes.SLURM_JOB_DIRS, err.strerror)
 
 
 def create_scheduler(

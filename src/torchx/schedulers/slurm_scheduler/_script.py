@@ -7,26 +7,27 @@ with ``TORCHX_`` are spelled as in ``torchx.settings``; those in small letters a
 """
 
 import json
+import re
 import shlex
+import signal
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from torchx.errors import InvalidInput
 from torchx.version import __version__
 
-from ._options import has_rival
-from ._request import SlurmBatchRequest, SlurmReplicaRequest, quote_macros, safe_name
+from ._job import RECORD_DIR, safe_name
+from ._macros import quote, quote_line
+from ._options import conflicts
 
-RECORD_DIR = ".torchx-slurm-"
-"""In the working directory of a job, and followed by the number of the user, since several may
-share it: holds a directory ``<job id>-<token>`` for each job."""
-MARK = "torchx:"
-"""Begins the argument of the script by which jobs of TorchX are known: ``torchx:<token>:<app>``."""
+if TYPE_CHECKING:
+    from ._request import SlurmBatchRequest, SlurmReplicaRequest
 
 _HEAD = """\
 export PYTHONUNBUFFERED=1
 export SLURM_UNBUFFEREDIO=1
 export TORCHX_MAX_RETRIES={max_retries}
-
+{cr}
 torchx_mark=${{1-}}
 torchx_token=${{torchx_mark#torchx:}}
 torchx_token=${{torchx_token%%:*}}
@@ -73,7 +74,7 @@ torchx_pids=()
 
 _TAIL = """\
 
-# the first role that fails ends the others, which have some seconds for it
+# the first role that fails ends the others, which have some seconds for it, if that is wanted
 exitcode=0
 torchx_timer=''
 torchx_left=${#torchx_pids[@]}
@@ -101,9 +102,9 @@ while [ "$torchx_left" -gt 0 ]; do
         torchx_note "role-$TORCHX_ATTEMPT-$torchx_i-$torchx_code"
         if [ "$torchx_code" != 0 ] && [ "$exitcode" = 0 ]; then
             exitcode=$torchx_code
-            echo "role ${torchx_roles[torchx_i]} failed with code $torchx_code, ending the job" >&2
+            echo "role ${torchx_roles[torchx_i]} failed with code $torchx_code" >&2
             # srun itself knows only how to kill its tasks
-            if [ "$torchx_left" = 0 ]; then
+            if [ "$torchx_left" = 0 ] || [ "$torchx_on_failure" = wait ]; then
                 :
             elif scancel --quiet --signal=TERM "$SLURM_JOB_ID" 2>/dev/null; then
                 sleep 10 &
@@ -146,73 +147,38 @@ if [ "${{SLURM_STEP_NUM_TASKS-}}" != "${{SLURM_STEP_NUM_NODES-}}" ]; then # they
     {{ true >"$3/host-$4-{index}-$SLURM_PROCID-$SLURMD_NODENAME"; }} 2>/dev/null
 fi
 trap : HUP INT QUIT TERM USR1 USR2 ALRM{signal}
-(
+{cr}(
 {cd}set -- {command}
 export TORCHELASTIC_ERROR_FILE="$torchx_error"
 {exports}exec{env} "$@"
 ) </dev/null >"$torchx_log.out" 2>"$torchx_log.err"
 torchx_code=$?
 {{ true >"$torchx_exit-$torchx_code"; }} 2>/dev/null
-exit $torchx_code
+{spare}exit $torchx_code
 """
 
-_SHELL_OWN = frozenset(
-    [
-        "_",
-        "BASHOPTS",
-        "BASHPID",
-        "BASH_ALIASES",
-        "BASH_ARGC",
-        "BASH_ARGV",
-        "BASH_ARGV0",
-        "BASH_CMDS",
-        "BASH_COMMAND",
-        "BASH_LINENO",
-        "BASH_MONOSECONDS",
-        "BASH_SOURCE",
-        "BASH_SUBSHELL",
-        "BASH_TRAPSIG",
-        "BASH_VERSINFO",
-        "COLUMNS",
-        "COMP_WORDBREAKS",
-        "DIRSTACK",
-        "EPOCHREALTIME",
-        "EPOCHSECONDS",
-        "EUID",
-        "FUNCNAME",
-        "GROUPS",
-        "HISTCMD",
-        "HISTSIZE",
-        "HISTFILESIZE",
-        "IFS",
-        "LANG",
-        "LANGUAGE",
-        "LINENO",
-        "LINES",
-        "OLDPWD",
-        "OPTIND",
-        "OPTERR",
-        "PIPESTATUS",
-        "POSIXLY_CORRECT",
-        "PPID",
-        "PS1",
-        "PS2",
-        "PS4",
-        "PWD",
-        "RANDOM",
-        "SECONDS",
-        "SHELLOPTS",
-        "SHLVL",
-        "SRANDOM",
-        "TIMEFORMAT",
-        "TMOUT",
-        "UID",
-    ]
-)
+_SPARE = """\
+if [ $torchx_code != 0 ]; then # as many may fail as there are more than are needed
+    set -- "$3/exit-$4-{index}-"*-[1-9]*
+    [ $# -gt $((SLURM_STEP_NUM_TASKS - {least})) ] || exit 0
+fi
+"""
+_CR = "torchx_cr=$(printf '\\r')\n"
+"""Slurm takes no script with a carriage return before a newline."""
+
+_SHELL_NAMES = """
+    _ BASHOPTS BASHPID BASH_ALIASES BASH_ARGC BASH_ARGV BASH_ARGV0 BASH_CMDS BASH_COMMAND
+    BASH_LINENO BASH_MONOSECONDS BASH_SOURCE BASH_SUBSHELL BASH_TRAPSIG BASH_VERSINFO
+    COLUMNS COMP_WORDBREAKS DIRSTACK EPOCHREALTIME EPOCHSECONDS EUID FUNCNAME GROUPS HISTCMD
+    HISTSIZE HISTFILESIZE IFS LANG LANGUAGE LINENO LINES OLDPWD OPTIND OPTERR PIPESTATUS
+    POSIXLY_CORRECT PPID PS1 PS2 PS4 PWD RANDOM SECONDS SHELLOPTS SHLVL SRANDOM TIMEFORMAT
+    TMOUT UID
+"""
+_SHELL_OWN = frozenset(_SHELL_NAMES.split())
 """Variables that a shell gives a meaning or a value of its own when they are assigned."""
 
 
-def render_script(request: SlurmBatchRequest) -> str:
+def render_script(request: "SlurmBatchRequest") -> str:
     """The batch script; its only argument is that of ``mark``."""
     replicas = list(request.replicas.values())
     # a comment must stay one, whatever the options hold
@@ -231,61 +197,50 @@ def render_script(request: SlurmBatchRequest) -> str:
         record_dir=RECORD_DIR,
         record=record,
         end=_delimiter(record, "TORCHX_RECORD"),
+        cr=_CR,
     )
     parts = ["\n".join(lines), "\n\n", head]
     parts += [_HOSTS.format(index=i, group=group) for i, group in enumerate(groups)]
     roles = " ".join(shlex.quote(replica.role_name) for replica in replicas)
-    parts += [_RANK0, f"torchx_roles=({roles})\n"]
+    on_failure = "end" if request.end_on_failure else "wait"
+    parts += [_RANK0, f"torchx_on_failure={on_failure}\ntorchx_roles=({roles})\n"]
     het = len(replicas) > 1
     parts += [_step(i, replica, groups[i] if het else None) for i, replica in enumerate(replicas)]
     parts.append(_TAIL)
     return "".join(parts)
 
 
-def het_groups(replicas: Sequence[SlurmReplicaRequest]) -> list[int]:
-    """Which component of the job each role is.
+def het_groups(replicas: "Sequence[SlurmReplicaRequest]") -> list[int]:
+    """Which component of the job each role is: first those for which the fewest nodes will do.
 
-    Slurm gives nodes to one component after the other, each as many as it may have: what takes a
-    range of them would leave too few for those behind it, and the job would wait for ever.
+    Slurm gives nodes to one component after the other, each the first that fit and as many as it
+    may have: a role that needs no GPU would take the nodes that have some, one with a range of
+    replicas would leave too few for those behind it, and the job would wait for ever.
     """
-    order = sorted(range(len(replicas)), key=lambda i: replicas[i].elastic)
+    order = sorted(range(len(replicas)), key=lambda i: _abundance(replicas[i]))
     groups = [0] * len(replicas)
     for group, i in enumerate(order):
         groups[i] = group
     return groups
 
 
-def mark(token: str, app_name: str) -> str:
-    """The argument of the script by which a job is known as one of ours.
-
-    >>> mark("x1", "modèle/1")
-    'torchx:x1:mod%C3%A8le%2F1'
-    """
-    if safe_name(app_name) != app_name:
-        from urllib.parse import quote  # slow to import, and seldom needed
-
-        app_name = quote(app_name, safe="", errors="replace")
-    return f"{MARK}{token}:{app_name}"
+def _abundance(replica: "SlurmReplicaRequest") -> tuple[bool, int, bool, int, int]:
+    """Sorts the roles that fit on few nodes before those that fit on many."""
+    opts = replica.sbatch_opts
+    gpus = max(_last_number(opts.get(n)) for n in ("gpus-per-node", "gpus-per-task", "gpus"))
+    if "gpu" in (opts.get("gres") or ""):
+        gpus = max(gpus, _last_number(opts["gres"]), 1)
+    picky = any(opts.get(name) for name in ("constraint", "nodelist", "exclude"))
+    mem, cpus = (_last_number(opts.get(name)) for name in ("mem", "cpus-per-task"))
+    return replica.elastic, -gpus, not picky, -mem, -cpus
 
 
-def parse_mark(command: str) -> tuple[str, str] | None:
-    """Token and name of the app in the command line of a job; ``None`` if it is not ours.
-
-    >>> parse_mark("sbatch --parsable /a/b.sh torchx:x1:train")
-    ('x1', 'train')
-    """
-    word = command.rpartition(" ")[2]
-    if not word.startswith(MARK):
-        return None
-    token, _, name = word[len(MARK) :].partition(":")
-    if "%" in name:
-        from urllib.parse import unquote
-
-        name = unquote(name)
-    return token, name
+def _last_number(text: str | None) -> int:
+    digits = re.findall(r"\d+", text or "")
+    return int(digits[-1]) if digits else 0
 
 
-def record_of(request: SlurmBatchRequest) -> dict[str, object]:
+def record_of(request: "SlurmBatchRequest") -> dict[str, object]:
     """What readers of a job need to know; nothing of its arguments and environment."""
     roles = [
         {
@@ -294,14 +249,20 @@ def record_of(request: SlurmBatchRequest) -> dict[str, object]:
             "replicas": replica.num_replicas,
             "image": replica.image,
             "entrypoint": replica.entrypoint,
-            "elastic": replica.elastic,
+            "min_replicas": replica.min_replicas,
         }
         for replica in request.replicas.values()
     ]
-    return {"version": 1, "app": request.app_name, "roles": roles}
+    return {
+        "version": 1,
+        "app": request.app_name,
+        "roles": roles,
+        "max_retries": int(request.max_retries),
+        "end_on_failure": request.end_on_failure,
+    }
 
 
-def _step(index: int, replica: SlurmReplicaRequest, group: int | None) -> str:
+def _step(index: int, replica: "SlurmReplicaRequest", group: int | None) -> str:
     arguments = _step_arguments(replica)
     if group is not None:
         arguments.insert(0, f"--het-group={group}")
@@ -309,11 +270,11 @@ def _step(index: int, replica: SlurmReplicaRequest, group: int | None) -> str:
     if "container-image" in replica.srun_opts:  # the logs are written from inside
         given = replica.srun_opts.get("container-mounts")
         arguments = [a for a in arguments if not a.startswith("--container-mounts=")]
-        contained = ' --container-mounts="$PWD:$PWD"' + (shlex.quote(f",{given}") if given else "")
+        contained = ' --container-mounts="$PWD:$PWD"' + (quote(f",{given}") if given else "")
         if replica.work_dir is not None and "container-workdir" not in replica.srun_opts:
-            where = shlex.quote(replica.work_dir) if replica.work_dir else '"$PWD"'
+            where = quote(replica.work_dir) if replica.work_dir else '"$PWD"'
             contained += f" --container-workdir={where}"
-    options = shlex.join(arguments) + contained
+    options = " ".join(map(quote, arguments)) + contained
     if replica.elastic:
         count = f'$(echo "${{torchx_at[{index}]}}" | grep -c .)'
         options = f'--ntasks="{count}" --ntasks-per-node=1 {options}'
@@ -328,25 +289,25 @@ def _step(index: int, replica: SlurmReplicaRequest, group: int | None) -> str:
     )
 
 
-def _step_arguments(replica: SlurmReplicaRequest) -> list[str]:
+def _step_arguments(replica: "SlurmReplicaRequest") -> list[str]:
     """Sizes of tasks are said again: steps do not inherit all, nor those of their own component."""
     sizes = [
         f"--{name}={value}"
         for name in ("cpus-per-task", "gpus-per-node", "gpus-per-task")
         if (value := replica.sbatch_opts.get(name)) is not None
         and name not in replica.srun_opts
-        and not has_rival(name, replica.srun_opts)
+        and not conflicts(name, replica.srun_opts)
     ]
     return [*sizes, *replica.srun_arguments()]
 
 
-def _task(index: int, replica: SlurmReplicaRequest) -> str:
-    command = " ".join(quote_macros(word) for word in (replica.entrypoint, *replica.args))
+def _task(index: int, replica: "SlurmReplicaRequest") -> str:
+    command = " ".join(quote_line(word) for word in (replica.entrypoint, *replica.args))
     # these decide what the macros stand for, so they come last
     names = sorted(replica.env, key=lambda name: name in ("SLURM_JOB_ID", "SLURM_PROCID"))
     exports, assigned = [], []
     for name in names:
-        word = f"{name}={quote_macros(replica.env[name])}"
+        word = f"{name}={quote_line(replica.env[name])}"
         if name in _SHELL_OWN or name.startswith("LC_"):
             assigned.append(word)
         else:
@@ -360,22 +321,23 @@ def _task(index: int, replica: SlurmReplicaRequest) -> str:
     env = f" env {' '.join(assigned)}" if assigned else ""
     # into a container, srun brings its tasks itself
     cd = replica.work_dir if "container-image" not in replica.srun_opts else None
+    cd = f"cd -- {quote(cd)} || exit\n" if cd else ""
     return _TASK.format(
         stem=safe_name(replica.role_name),
         index=index,
-        cd=f"cd -- {shlex.quote(cd)} || exit\n" if cd else "",
+        cr=_CR if "$torchx_cr" in "".join([cd, command, env, *exports]) else "",
+        cd=cd,
         command=command,
         exports="".join(exports),
         env=env,
         signal=_signal_of(replica),
+        spare=_SPARE.format(index=index, least=replica.min_replicas) if replica.elastic else "",
     )
 
 
-def _signal_of(replica: SlurmReplicaRequest) -> str:
+def _signal_of(replica: "SlurmReplicaRequest") -> str:
     """The signal of ``--signal``, which ends the replica and not the shell that waits for it."""
     given = (replica.sbatch_opts.get("signal") or "").rpartition(":")[2].partition("@")[0].upper()
-    import signal
-
     found = getattr(signal, f"SIG{given.removeprefix('SIG')}", None)
     number = int(given) if given.isdecimal() else found
     never = (signal.SIGKILL, signal.SIGSTOP)

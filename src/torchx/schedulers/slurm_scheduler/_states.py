@@ -1,15 +1,18 @@
-"""States of Slurm in the words of TorchX, and native records as ``DescribeAppResponse``."""
+"""States of Slurm in the words of TorchX; a job's records and notes as a snapshot of its app."""
 
-import json
-import signal
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from torchx.schedulers.api import DescribeAppResponse
-from torchx.specs.api import NONE, AppState, ReplicaStatus, Resource, Role, RoleStatus, is_terminal
+from torchx.schedulers._core.exits import from_shell
+from torchx.schedulers._core.snapshot import (
+    AppSnapshot,
+    ReplicaSnapshot,
+    describe_failure,
+)
+from torchx.specs.api import AppState, Resource, Role, is_terminal
 
-from ._index import Progress, RoleNote
+from ._job import JobDir, JobNotes, JobRecord, Key, RoleNote, log_path, safe_name
 
 SLURM_STATES: Mapping[str, AppState] = {
     "BOOT_FAIL": AppState.FAILED,
@@ -85,6 +88,11 @@ class Component:
     user: str = ""
 
     @property
+    def told_reason(self) -> str:
+        """Why it waits or how it ended; empty if that is not told."""
+        return "" if self.reason in ("None", "") else self.reason
+
+    @property
     def role(self) -> str | None:
         """Name of the role; ``None`` if it is no component of TorchX."""
         role, _, digits = self.name.rpartition("-")
@@ -110,130 +118,193 @@ class NativeJob:
     @property
     def state(self) -> AppState:
         """The state of the job by those of its components."""
-        return aggregate(c.state for c in self.components)
+        return job_state(c.state for c in self.components)
 
 
-_ORDER = (
-    AppState.FAILED,
-    AppState.CANCELLED,
-    AppState.RUNNING,
-    AppState.PENDING,
-    AppState.UNKNOWN,
-    AppState.SUCCEEDED,
-)
+def job_state(states: Iterable[AppState]) -> AppState:
+    """State of a job by those of its components, by Slurm's word alone.
 
-
-def aggregate(states: Iterable[AppState]) -> AppState:
-    """A failure is that of all, and so on down to success, which all must have.
-
-    >>> aggregate([AppState.SUCCEEDED, AppState.FAILED, AppState.RUNNING])
-    FAILED (5)
+    >>> job_state([AppState.SUCCEEDED, AppState.FAILED, AppState.RUNNING])
+    RUNNING (3)
     """
     found = set(states)
-    return next((state for state in _ORDER if state in found), AppState.UNKNOWN)
+    live = {state for state in found if not is_terminal(state)}
+    if AppState.RUNNING in live:
+        return AppState.RUNNING
+    if AppState.UNKNOWN in live or not found:
+        return AppState.UNKNOWN
+    if live:
+        return min(live) if live == found else AppState.RUNNING
+    order = (AppState.FAILED, AppState.CANCELLED, AppState.SUCCEEDED)
+    return next(state for state in order if state in found)
 
 
-@dataclass
-class Shown:
-    """What is told of a job: its native record, and what its own notes add."""
+# -- the snapshot -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class JobView:
+    """All that is known of a job: its native record, and what it noted itself."""
 
     app_id: str
     native: NativeJob | None
-    progress: Progress | None = None
-    roles: list[RoleNote] = field(default_factory=list)
-    """Empty if there is no record."""
+    notes: JobNotes | None = None
+    job_dir: JobDir | None = None
+    record: JobRecord | None = None
+    words: str = ""
+    """What Slurm said where the job runs, of one that failed before a replica did."""
+
+    @property
+    def state(self) -> AppState:
+        """State of the job, by Slurm's word; by its own where Slurm has forgotten it."""
+        if self.native is not None:
+            return self.native.state
+        if self.notes is not None and self.notes.end is not None:
+            return AppState.FAILED if self.notes.end else AppState.SUCCEEDED
+        return AppState.UNKNOWN
+
+    @property
+    def restarts(self) -> bool:
+        """Whether a failure of this attempt is followed by another attempt."""
+        notes, record = self.notes, self.record
+        if notes is None or record is None or notes.killed or notes.end is not None:
+            return False
+        return notes.attempt < record.max_retries and not is_terminal(self.state)
 
 
-def response(shown: Shown) -> DescribeAppResponse:
-    """The answer of ``describe``."""
-    native, progress = shown.native, shown.progress
-    if native is not None:
-        state = native.state if native.components else AppState.UNKNOWN
-    elif progress is not None and progress.end is not None:
-        state = AppState.FAILED if progress.end else AppState.SUCCEEDED
-    else:
-        state = AppState.UNKNOWN
-    roles = _roles(shown)
-    statuses = _statuses(shown, roles, state)
-    restarts = native.restarts if native is not None else -1
-    if progress is not None:
-        restarts = max(restarts, progress.attempt)
-    return DescribeAppResponse(
-        app_id=shown.app_id,
-        state=state,
-        num_restarts=restarts,
-        msg=_message(shown, roles, state),
-        structured_error_msg=_error(shown, state),
-        roles_statuses=statuses,
-        roles=roles,
+@dataclass(frozen=True)
+class SlurmSnapshot(AppSnapshot):
+    """The snapshot of a job, with the place of its files."""
+
+    job_dir: JobDir | None = None
+
+
+def snapshot(view: JobView) -> SlurmSnapshot:
+    """All that is told of a job."""
+    roles = _roles(view)
+    replicas = [replica for i, role in enumerate(roles) for replica in _replicas(view, i, role)]
+    restarts = view.native.restarts if view.native is not None else -1
+    if view.notes is not None:
+        restarts = max(restarts, view.notes.attempt)
+    return SlurmSnapshot(
+        app_id=view.app_id,
+        replicas=tuple(replicas),
+        roles=tuple(roles),
+        name=view.record.app if view.record is not None else "",
+        native_state=view.state,
+        cancelled=view.state is AppState.CANCELLED,
+        message=_message(view, replicas),
+        restarts=restarts,
+        ends_on_failure=view.record is not None and view.record.end_on_failure,
+        job_dir=view.job_dir,
     )
 
 
-def _roles(shown: Shown) -> list[Role]:
-    resources = {}
-    for component in shown.native.ours if shown.native else ():
-        resources[component.role] = component.resource
-    if shown.roles:
-        found = []
-        for index, note in enumerate(shown.roles):
-            hosts = shown.progress.hosts.get(index) if shown.progress else None
-            count = len(hosts) if note.elastic and hosts else note.replicas
-            role = Role(note.name, note.image, num_replicas=count, entrypoint=note.entrypoint)
-            by_component = resources.get(_safe(note.name))
-            if by_component is not None:
-                role.resource = by_component
-            found.append(role)
-        return found
-    if shown.native is None:
-        return []
-    counts: dict[str, int] = {}
-    for component in shown.native.ours:
-        name = component.role or ""
-        counts[name] = counts.get(name, 0) + max(len(component.hosts), 1)
-    roles = []
-    for name, count in counts.items():
-        role = Role(
-            name, shown.native.work_dir, num_replicas=count, entrypoint=shown.native.command
-        )
-        by_component = resources.get(name)
-        if by_component is not None:
-            role.resource = by_component
-        roles.append(role)
+def _roles(view: JobView) -> list[Role]:
+    native = view.native
+    ours = native.ours if native is not None else ()
+    resources = {component.role: component.resource for component in ours}
+    if view.record is not None:
+        roles = [_noted_role(view, i, note) for i, note in enumerate(view.record.roles)]
+    else:
+        counts: dict[str, int] = {}
+        for component in ours:
+            name = component.role or ""
+            counts[name] = counts.get(name, 0) + max(len(component.hosts), 1)
+        image, entrypoint = (native.work_dir, native.command) if native is not None else ("", "")
+        roles = [
+            Role(name, image, num_replicas=count, entrypoint=entrypoint)
+            for name, count in counts.items()
+        ]
+    for role in roles:
+        role.resource = resources.get(safe_name(role.name)) or role.resource
     return roles
 
 
-def _statuses(shown: Shown, roles: list[Role], state: AppState) -> list[RoleStatus]:
-    progress = shown.progress
-    hosts: dict[str, list[str]] = {}
-    states: dict[str, list[AppState]] = {}
-    for component in shown.native.ours if shown.native else ():
-        name = component.role or ""
-        hosts.setdefault(name, []).extend(component.hosts or ("",))
-        states.setdefault(name, []).extend([component.state] * max(len(component.hosts), 1))
-    statuses = []
-    for index, role in enumerate(roles):
-        safe = _safe(role.name)
-        of_role = (progress.hosts.get(index) if progress else None) or hosts.get(safe) or []
-        own = states.get(safe) or []
-        replicas = []
-        for k in range(role.num_replicas):
-            code = progress.codes.get((index, k)) if progress else None
-            fallback = own[k] if k < len(own) else (own[0] if own else state)
-            replicas.append(
-                ReplicaStatus(
-                    id=k,
-                    role=role.name,
-                    state=_replica_state((index, k), fallback, state, progress),
-                    hostname=(progress.host_of.get((index, k)) if progress else None)
-                    or _host(k, role.num_replicas, of_role),
-                    structured_error_msg=_replica_error(progress, index, k, code),
-                )
-            )
-        statuses.append(RoleStatus(role=role.name, replicas=replicas))
-    return statuses
+def _noted_role(view: JobView, index: int, note: RoleNote) -> Role:
+    hosts = view.notes.hosts.get(index) if view.notes is not None else None
+    count = len(hosts) if note.elastic and hosts else note.replicas
+    return Role(
+        note.name,
+        note.image,
+        num_replicas=count,
+        entrypoint=note.entrypoint,
+        min_replicas=note.min_replicas if note.elastic else None,
+    )
 
 
-def _host(k: int, replicas: int, hosts: list[str]) -> str:
+def _replicas(view: JobView, index: int, role: Role) -> Iterator[ReplicaSnapshot]:
+    notes = view.notes or JobNotes()
+    components = view.native.ours if view.native is not None else ()
+    safe = safe_name(role.name)
+    own = [c for c in components if c.role == safe for _ in range(max(len(c.hosts), 1))]
+    hosts = notes.hosts.get(index) or [
+        host for c in components if c.role == safe for host in c.hosts or ("",)
+    ]
+    for k in range(role.num_replicas):
+        component = own[k] if k < len(own) else (own[0] if own else None)
+        state, code, reason = _outcome(view, (index, k), component)
+        yield ReplicaSnapshot(
+            role=role.name,
+            replica=k,
+            state=state,
+            exit_code=code,
+            reason=reason,
+            host=notes.host_of.get((index, k)) or _host(k, role.num_replicas, hosts),
+            attempt=notes.attempt,
+            ended_ns=notes.ended_ns.get((index, k)),
+            error=notes.errors.get((index, k)),
+            log_path=_log_path(view, role.name, k, notes.attempt),
+        )
+
+
+def _outcome(
+    view: JobView, key: Key, component: "Component | None"
+) -> tuple[AppState, int | None, str]:
+    """State, exit code and reason of a replica."""
+    notes = view.notes or JobNotes()
+    code = notes.codes.get(key)
+    if code is None:
+        return _outcome_by_job(view, key[0], component)
+    if code == 0:
+        return AppState.SUCCEEDED, 0, ""
+    reason = _memory(component) if from_shell(code) == -9 else ""
+    if view.restarts:
+        state = AppState.PENDING  # the whole job starts again
+    elif notes.was_ended(key):
+        state = AppState.CANCELLED
+    else:
+        state = AppState.FAILED
+    return state, from_shell(code), reason
+
+
+def _outcome_by_job(
+    view: JobView, index: int, component: "Component | None"
+) -> tuple[AppState, int | None, str]:
+    """Of a replica that noted nothing: what its component and its step tell."""
+    state, native, reason = view.state, "", ""
+    if component is not None:
+        state, native, reason = component.state, component.native, component.told_reason
+    if not is_terminal(view.state):
+        words = {AppState.PENDING: reason, AppState.FAILED: native}
+        return state, None, words.get(state, "")
+    if view.state is AppState.CANCELLED:
+        return AppState.CANCELLED, None, ""
+    if view.state is AppState.SUCCEEDED or view.notes is None:
+        ended = state if is_terminal(state) else view.state
+        return ended, None, native
+    step = view.notes.failed_alone(index)
+    if step is not None:
+        return AppState.FAILED, from_shell(step), view.words or _memory(component)
+    return AppState.CANCELLED, None, ""
+
+
+def _memory(component: "Component | None") -> str:
+    native = component.native if component is not None else ""
+    return "out of memory" if native.startswith("OUT_OF_ME") else ""
+
+
+def _host(k: int, replicas: int, hosts: Sequence[str]) -> str:
     """The host of a replica; empty if several share hosts and it is not known which.
 
     >>> _host(3, 4, ["n1"]), _host(1, 2, ["n1", "n2"]), _host(1, 4, ["n1", "n2"])
@@ -244,86 +315,45 @@ def _host(k: int, replicas: int, hosts: list[str]) -> str:
     return hosts[k] if replicas <= len(hosts) else ""
 
 
-def _safe(name: str) -> str:
-    from ._request import safe_name
-
-    return safe_name(name)
-
-
-def _replica_state(
-    key: "tuple[int, int]", by_component: AppState, app: AppState, progress: Progress | None
-) -> AppState:
-    code = progress.codes.get(key) if progress else None
-    if code == 0:
-        return AppState.SUCCEEDED
-    if code is not None:
-        return AppState.CANCELLED if progress and progress.was_ended(key) else AppState.FAILED
-    if not is_terminal(app):
-        return by_component
-    if progress is not None and (progress.failures or app is AppState.CANCELLED):
-        return AppState.CANCELLED  # ended with the job, before it could tell
-    return by_component if is_terminal(by_component) else app
+def _log_path(view: JobView, role: str, k: int, attempt: int) -> str | None:
+    if view.job_dir is None:
+        return None
+    return log_path(view.job_dir.work_dir, view.app_id, role, k, attempt, "err")
 
 
-def _replica_error(progress: Progress | None, index: int, k: int, code: int | None) -> str:
-    if progress is None or not code:
-        return NONE
-    return progress.error_of(index, k) or exit_message(code, progress.ended_s((index, k)))
+# -- words --------------------------------------------------------------------------------------
+
+_REASONS = {
+    "AssocMaxJobsLimit": "your account may run no more jobs at once",
+    "BadConstraints": "no nodes meet what is asked for",
+    "DependencyNeverSatisfied": "a job that it depends on has failed, it can never start",
+    "JobHeldAdmin": "an administrator holds it",
+    "JobHeldUser": "it is held, `scontrol release {id}` lets it start",
+    "PartitionConfig": "the partition cannot run it: it asks for more nodes or time than allowed",
+    "PartitionDown": "the partition is down",
+    "PartitionInactive": "the partition starts no jobs now",
+    "PartitionNodeLimit": "the partition has or allows fewer nodes than it asks for",
+    "PartitionTimeLimit": "the partition allows less time than it asks for",
+    "QOSMaxJobsPerUserLimit": "the QOS lets you run no more jobs at once",
+    "ReqNodeNotAvail": "nodes that it needs are down or reserved",
+}
+"""Why a job may wait longer than for its turn."""
 
 
-def _message(shown: Shown, roles: list[Role], state: AppState) -> str:
-    parts = []
-    first = shown.progress.first_failure if shown.progress else None
-    if first is not None and state is AppState.FAILED and shown.progress is not None:
-        index, k = first
-        code = shown.progress.codes[first]
-        name = roles[index].name if index < len(roles) else str(index)
-        parts.append(f"replica {k} of role `{name}` {describe_code(code)}")
-    if shown.native is not None:
-        told = []
-        for component in shown.native.components:
-            text = component.native
-            if component.reason and component.reason != "None":
-                text += f" ({component.reason})"
-            if text and text not in told:
-                told.append(text)
-        parts += told
-    return "; ".join(parts) or NONE
-
-
-def _error(shown: Shown, state: AppState) -> str:
-    progress = shown.progress
-    if state is not AppState.FAILED or progress is None or progress.first_failure is None:
-        return NONE
-    index, k = progress.first_failure
-    return _replica_error(progress, index, k, progress.codes[index, k])
-
-
-def signed(code: int) -> int:
-    """The code of a shell as Python gives it: negative for a signal.
-
-    >>> signed(137), signed(3)
-    (-9, 3)
-    """
-    return 128 - code if 128 < code <= 192 else code
-
-
-def describe_code(code: int) -> str:
-    """How a replica ended, in words.
-
-    >>> describe_code(137)
-    'was killed by SIGKILL'
-    """
-    number = signed(code)
-    if number >= 0:
-        return f"exited with code {number}"
-    try:
-        return f"was killed by {signal.Signals(-number).name}"
-    except ValueError:
-        return f"was killed by signal {-number}"
-
-
-def exit_message(code: int, ended_s: int) -> str:
-    """The failure of a replica that left no error file, in the shape of one."""
-    words = describe_code(code)
-    return json.dumps({"message": words, "errorCode": signed(code), "timestamp": ended_s})
+def _message(view: JobView, replicas: Sequence[ReplicaSnapshot]) -> str:
+    """Slurm's words for the states of the components, and what becomes of a failure."""
+    found = []
+    failed = next((r for r in replicas if r.state is AppState.PENDING and r.exit_code), None)
+    if failed is not None and view.notes is not None and view.record is not None:
+        restart = f"restart {view.notes.attempt + 1} of {view.record.max_retries}"
+        found.append(f"{describe_failure(failed)}, the job starts again ({restart})")
+    for component in view.native.components if view.native is not None else ():
+        text = component.native
+        if component.told_reason:
+            why = _REASONS.get(component.told_reason, "").format(id=view.app_id)
+            text += f" ({component.told_reason}{': ' if why else ''}{why})"
+        found.append(text)
+    found.append(view.words)
+    # what is a replica's reason is told with it
+    told = {replica.reason for replica in replicas if replica.state is AppState.FAILED}
+    return "; ".join(text for text in dict.fromkeys(found) if text and text not in told)

@@ -1,16 +1,18 @@
-"""What the user's Docker configuration says about logging in, and how registries ask for it."""
+"""Log-ins of the user's Docker configuration, and the ways in which registries ask for them."""
 
 import base64
 import binascii
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlencode
 
 from torchx.errors import InvalidInput
 from torchx.workspace._registry._reference import DOCKER_HUB
+from torchx.workspace._registry._request import Request
 
 _HUB_KEY = "https://index.docker.io/v1/"
 _TOKEN_USER = "<token>"
@@ -19,7 +21,7 @@ _HELPER_TIMEOUT_S = 60
 
 @dataclass(frozen=True)
 class Credentials:
-    """How to log in to one registry; ``identity_token`` instead of a password where it is set."""
+    """The log-in to one registry, by ``identity_token`` instead of a password where it is set."""
 
     username: str = ""
     password: str = ""
@@ -36,7 +38,7 @@ class Credentials:
 
 @dataclass(frozen=True)
 class Challenge:
-    """What a registry asks for: ``WWW-Authenticate`` of its answer 401."""
+    """A log-in that a registry asks for: ``WWW-Authenticate`` of its answer 401."""
 
     scheme: str
     params: Mapping[str, str]
@@ -52,6 +54,33 @@ def parse_challenges(header: str) -> list[Challenge]:
         elif found:
             found[-1][1][name.lower()] = re.sub(r"\\(.)", r"\1", quoted) or plain
     return [Challenge(scheme, params) for scheme, params in found]
+
+
+def token_request(
+    realm: str, service: str | None, scopes: Sequence[str], credentials: Credentials | None
+) -> Request:
+    """The request for a token of the server that a registry named.
+
+    https://distribution.github.io/distribution/spec/auth/token/
+    """
+    query = [("service", service)] if service else []
+    expected = frozenset({200, 400, 401, 403, 404})
+    if credentials and credentials.identity_token:
+        query += [
+            ("grant_type", "refresh_token"),
+            ("client_id", "torchx"),
+            ("refresh_token", credentials.identity_token),
+            ("scope", " ".join(scopes)),
+        ]
+        form = {"Content-Type": "application/x-www-form-urlencoded"}
+        return Request("POST", realm, "log in", form, urlencode(query).encode(), expected)
+    query += [("scope", scope) for scope in scopes]
+    headers = {}
+    if credentials:
+        query.append(("account", credentials.username))
+        headers["Authorization"] = credentials.basic()
+    joint = "&" if "?" in realm else "?"
+    return Request("GET", f"{realm}{joint}{urlencode(query)}", "log in", headers, None, expected)
 
 
 def find_credentials(host: str, env: Mapping[str, str] = os.environ) -> Credentials | None:

@@ -6,7 +6,7 @@ import platform as host_platform
 import posixpath
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torchx.errors import InvalidInput, RefusedByRegistry, UnexpectedReply, UnsupportedRequest
 from torchx.workspace._registry._blobs import has_digest
@@ -19,8 +19,10 @@ from torchx.workspace._registry._client import (
     Manifest,
     Registry,
 )
-from torchx.workspace._registry._http import Retries
 from torchx.workspace._registry._reference import Reference, is_digest
+
+if TYPE_CHECKING:
+    from urllib3 import Retry
 
 _MAX_CONFIG = 16 << 20
 _CONFIGS = (
@@ -48,9 +50,9 @@ class BaseImage:
 
 
 def fetch_base(
-    reference: Reference, cache: Cache, platform: str | None = None, retries: Retries | None = None
+    reference: Reference, cache: Cache, platform: str | None = None, retries: "Retry | None" = None
 ) -> BaseImage:
-    """Asks the registry for an image; what it has told before is not fetched again.
+    """Asks the registry for an image; what is in the cache is not fetched again.
 
     Args:
         platform: ``os/architecture[/variant]``; ``None`` is ``$DOCKER_DEFAULT_PLATFORM``, and

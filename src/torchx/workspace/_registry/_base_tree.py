@@ -1,4 +1,4 @@
-"""What is at a path of a base image, read from as few of its layers as tell."""
+"""Files of a base image by their path, read from as few of its layers as are needed."""
 
 import gzip
 import json
@@ -7,29 +7,31 @@ import tarfile
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
+from torchx._projects.entry import size_text
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import UnexpectedReply, UnsupportedRequest
 from torchx.workspace._registry._base import BaseImage
 from torchx.workspace._registry._cache import Cache
 from torchx.workspace._registry._client import Registry
-from torchx.workspace._registry._http import Retries
-from torchx.workspace._tree import size_text
+
+if TYPE_CHECKING:
+    from urllib3 import Retry
 
 _READ_ALWAYS = 4 << 20
 """Layers up to this size are read for what is in them; larger ones only if needed."""
 _READ_FIRST = 256 << 20
-"""The same for the first layer, which holds the base system."""
+"""Size up to which the first layer, which holds the base system, is always read."""
 
 _DAMAGED = (tarfile.TarError, EOFError)
-"""What reading an archive raises if it is damaged, whatever its compression."""
+"""Errors of reading an archive that is damaged, whatever its compression."""
 
 logger = get_logger(__name__)
 
 
 class Node(NamedTuple):
-    """What an image has at a path; a tuple, as large images have hundreds of thousands.
+    """A file of an image; a tuple, as large images have hundreds of thousands.
 
     Args:
         kind: ``dir``, ``link``, or ``file`` for everything else.
@@ -44,13 +46,13 @@ class Node(NamedTuple):
 
 
 class BaseTree:
-    """What is in a base image, read from as few layers as answer the question.
+    """Files of a base image, read from as few layers as answer the question.
 
     The first layer and small ones are always read. A larger one is read if what it has may be the
     answer: a directory's mode and owner are those of the highest layer that has it.
     """
 
-    def __init__(self, base: BaseImage, cache: Cache, retries: Retries | None = None) -> None:
+    def __init__(self, base: BaseImage, cache: Cache, retries: "Retry | None" = None) -> None:
         self._base = base
         self._cache = cache
         self._retries = retries
@@ -66,7 +68,7 @@ class BaseTree:
         return sum(layer["size"] for layer, tree in pairs if tree is None)
 
     def known(self, path: str) -> Node | None:
-        """What is at a path relative to the root, as far as layers were read.
+        """The file at a path relative to the root, as far as layers were read.
 
         One that was not may have removed or replaced it: ``find`` knows.
         """
@@ -76,7 +78,7 @@ class BaseTree:
         return _look_up(path, read)
 
     def find(self, path: str) -> Node | None:
-        """What is at a path relative to the root; ``None`` if nothing is there.
+        """The file at a path relative to the root; ``None`` if nothing is there.
 
         Raises:
             BackendUnavailable: if the registry cannot be reached, or stays busy.
@@ -108,7 +110,7 @@ class BaseTree:
 
 
 def _look_up(path: str, layers: "Iterable[_LayerTree]") -> Node | None:
-    """What is at a path; of the layers, highest first, no more are taken than tell."""
+    """The file at a path; layers, highest first, are read until one has it or hides it."""
     for tree in layers:
         node = tree.nodes.get(path)
         if node is not None or tree.hides(path):
@@ -125,7 +127,7 @@ class _LayerTree:
     """Directories of which lower layers' content is gone."""
 
     def hides(self, path: str) -> bool:
-        """Whether a path of lower layers is not there any more."""
+        """True if a path of lower layers is not there any more."""
         if path in self.removed:
             return True
         folder = path
@@ -154,11 +156,11 @@ class _LayerTree:
 
 @dataclass(frozen=True)
 class _Compression:
-    """How to read an archive.
+    """The way to read an archive.
 
     Args:
         open: gives a reader of what was compressed.
-        damaged: what reading raises if the layer is damaged.
+        damaged: errors of reading a layer that is damaged.
     """
 
     open: Callable[[BinaryIO], Any]
@@ -166,7 +168,7 @@ class _Compression:
 
 
 def _read_layer(blob: BinaryIO, digest: str, compression: _Compression) -> _LayerTree:
-    """What is in one layer."""
+    """The files of one layer."""
     nodes: dict[str, Node] = {}
     removed, emptied = set(), set()
     try:
@@ -195,7 +197,7 @@ def _node(member: tarfile.TarInfo) -> Node:
 
 
 def _compression(media_type: str, what: str) -> _Compression:
-    """How a layer is compressed.
+    """The compression of a layer.
 
     Raises:
         UnsupportedRequest: if this Python cannot decompress it.

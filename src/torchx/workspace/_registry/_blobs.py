@@ -1,4 +1,4 @@
-"""What is uploaded to a registry, and the digests that name it."""
+"""Blobs that are uploaded to a registry, and the digests that name them."""
 
 import hashlib
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from torchx.errors import BackendUnavailable, UnexpectedReply
-from torchx.workspace._registry._http import BLOCK, Interrupted
+from torchx.workspace._registry._request import BLOCK, Interrupted
 
 if TYPE_CHECKING:
     from torchx.workspace._registry._client import Registry
@@ -77,7 +77,7 @@ class FileBlob:
             raise BackendUnavailable(msg)
 
     def is_whole(self) -> bool:
-        """Whether the file is what its digest says."""
+        """True if the file has its digest."""
         hasher = hashlib.sha256()
         for block in self.read_from(0):
             hasher.update(block)
@@ -115,7 +115,7 @@ def check_digest(digest: str, data: bytes, what: str) -> None:
 
 
 def has_digest(digest: str, data: bytes) -> bool:
-    """Whether the bytes are those that a digest of ``sha256`` or ``sha512`` names."""
+    """True if the bytes have this digest, of ``sha256`` or ``sha512``."""
     algorithm, _, expected = digest.partition(":")
     known = algorithm in ("sha256", "sha512")
     return known and hashlib.new(algorithm, data).hexdigest() == expected

@@ -8,13 +8,14 @@ import stat
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from torchx._projects.entry import Entry, size_text
+from torchx._projects.messages import LEAVE_OUT
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import BackendUnavailable, InvalidInput, RefusedByRegistry
 from torchx.specs.api import Workspace
 from torchx.version import __version__
-from torchx.workspace._errors import LEAVE_OUT
 from torchx.workspace._registry._base import BaseImage, fetch_base
 from torchx.workspace._registry._base_tree import BaseTree, Node
 from torchx.workspace._registry._blobs import (
@@ -26,11 +27,12 @@ from torchx.workspace._registry._blobs import (
 )
 from torchx.workspace._registry._cache import Cache
 from torchx.workspace._registry._client import OCI_MANIFEST, Manifest, Registry
-from torchx.workspace._registry._http import Retries
 from torchx.workspace._registry._layer import Layer, make_layer
 from torchx.workspace._registry._plan import Plan, forget_plan, keep_plan
 from torchx.workspace._registry._reference import parse_reference, parse_repository
-from torchx.workspace._tree import Entry, size_text
+
+if TYPE_CHECKING:
+    from urllib3 import Retry
 
 LABEL_VERSION = "torchx.pytorch.org/version"
 
@@ -44,8 +46,8 @@ _PARALLEL = 4
 logger = get_logger(__name__)
 
 
-def find_base(image: str, retries: Retries | None = None) -> BaseImage:
-    """What the registry has by the name of an image.
+def find_base(image: str, retries: "Retry | None" = None) -> BaseImage:
+    """The image that the registry has by this name.
 
     Raises:
         InvalidInput: if the name is wrong, there is no such image, or the registry refuses.
@@ -60,7 +62,7 @@ def plan_image(
     workspace: Workspace | str,
     entries: Sequence[Entry],
     image_repo: str,
-    retries: Retries | None = None,
+    retries: "Retry | None" = None,
     now_ns: int | None = None,
 ) -> Plan:
     """Packs a workspace into a layer and says what the image will be. Nothing is uploaded.
@@ -221,7 +223,7 @@ def _json(content: Any) -> bytes:
     return json.dumps(content, separators=(",", ":")).encode()
 
 
-def push_image(plan: Plan, retries: Retries | None = None) -> None:
+def push_image(plan: Plan, retries: "Retry | None" = None) -> None:
     """Puts a planned image into its repository; uploads only what is not there.
 
     The manifest goes last, so that there is never a name for an image that is not whole.

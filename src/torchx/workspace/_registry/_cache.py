@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from torchx._home import home_dir
 from torchx.errors import BackendUnavailable, TorchXError
-from torchx.specs._home import home_dir
 
 _KEEP_S = 30 * 24 * 3600
 """Files that were not used for so long are removed."""
@@ -17,7 +17,7 @@ _NEW = ".new-"
 _LOCKED_AFTER_S = 60
 """A file that was made more recently may not be locked yet."""
 _ABANDONED_S = 24 * 3600
-"""So old a new file is nobody's where there are no locks."""
+"""Age at which a new file is abandoned, where there are no locks."""
 
 
 class Cache:
@@ -31,7 +31,7 @@ class Cache:
         self._root = root or Path(home_dir(), "cache", "images")
 
     def path(self, kind: str, name: str) -> Path:
-        """Where a file of that kind is or would be."""
+        """Path of a file of that kind, which may not exist."""
         return self._root / kind / name.replace(":", "-")
 
     def read(self, kind: str, name: str) -> bytes | None:
@@ -139,7 +139,7 @@ def _locked(number: int) -> int:
 
 
 def _is_abandoned(path: str, age_s: float) -> bool:
-    """Whether nobody is writing a new file any more."""
+    """True if nobody is writing a new file any more."""
     import fcntl
 
     if age_s < _LOCKED_AFTER_S:

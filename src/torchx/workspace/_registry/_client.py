@@ -1,26 +1,22 @@
 """The calls of the OCI distribution API; https://github.com/opencontainers/distribution-spec."""
 
 import contextlib
-import http.client
 import urllib.parse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import BinaryIO, TypeVar, cast
+from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
 
 from torchx._startup.lazy_logger import get_logger
-from torchx.errors import BackendUnavailable, UnexpectedReply
+from torchx.errors import BackendUnavailable, NotInstalled, UnexpectedReply
 from torchx.workspace._registry._blobs import Blob, check_digest, digest_of
-from torchx.workspace._registry._http import (
-    BLOCK,
-    Body,
-    Http,
-    Interrupted,
-    Reply,
-    Request,
-    Retries,
-)
 from torchx.workspace._registry._reference import Repository
+from torchx.workspace._registry._request import BLOCK, Interrupted, Request
 from torchx.workspace._registry._upload import Upload, UploadLost
+
+if TYPE_CHECKING:
+    from urllib3 import BaseHTTPResponse, Retry
+
+    from torchx.workspace._registry._http import Http
 
 DOCKER_MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
 DOCKER_INDEX = "application/vnd.docker.distribution.manifest.list.v2+json"
@@ -49,11 +45,22 @@ class Manifest:
         return digest_of(self.data)
 
 
+def _http(repository: Repository, scopes: Sequence[str], retries: "Retry | None") -> "Http":
+    try:
+        from torchx.workspace._registry._http import Http
+    except ImportError as err:  # `ModuleNotFoundError`, or a name that version 1 does not have
+        if (err.name or "").partition(".")[0] != "urllib3":
+            raise
+        msg = "images without a daemon need urllib3 2 or newer"
+        raise NotInstalled(msg, name="urllib3", extra="registry") from None
+    return Http(repository.host, repository.api_host, scopes, retries)
+
+
 class Registry:
     """One repository of a registry.
 
     Args:
-        push: whether to ask for the right to write.
+        push: ask for the right to write.
         mount_from: path of another repository of the registry whose blobs are to be mounted.
     """
 
@@ -63,16 +70,14 @@ class Registry:
         *,
         push: bool = False,
         mount_from: str | None = None,
-        retries: Retries | None = None,
+        retries: "Retry | None" = None,
     ) -> None:
         self.repository = repository
-        self._http = Http(repository.host, repository.api_host, retries)
-        self._root = f"/v2/{repository.path}"
-        self._scopes: tuple[str, ...] = (
-            f"repository:{repository.path}:{'pull,push' if push else 'pull'}",
-        )
+        scopes = [f"repository:{repository.path}:{'pull,push' if push else 'pull'}"]
         if mount_from:
-            self._scopes += (f"repository:{mount_from}:pull",)
+            scopes.append(f"repository:{mount_from}:pull")
+        self._http = _http(repository, scopes, retries)
+        self._root = f"/v2/{repository.path}"
 
     def __enter__(self) -> "Registry":
         return self
@@ -90,9 +95,9 @@ class Registry:
         A registry that does not tell digests gives ``""``.
         """
         reply = self._http.request(
-            self._request(
+            Request(
                 "HEAD",
-                f"/manifests/{version}",
+                f"{self._root}/manifests/{version}",
                 f"look for `{self.repository}:{version}`",
                 headers={"Accept": _ACCEPT},
                 expected=frozenset({200, 404}),
@@ -108,10 +113,9 @@ class Registry:
             UnexpectedReply: if it is not what the digest says.
         """
         what = f"get the image `{self.repository}{'@' if ':' in version else ':'}{version}`"
-        reply = self._http.request(
-            self._request("GET", f"/manifests/{version}", what, headers={"Accept": _ACCEPT}),
-            _MAX_MANIFEST,
-        )
+        url = f"{self._root}/manifests/{version}"
+        request = Request("GET", url, what, headers={"Accept": _ACCEPT})
+        reply = self._http.request(request, _MAX_MANIFEST)
         media_type = reply.headers.get("Content-Type", "").partition(";")[0].strip()
         manifest = Manifest(media_type, reply.data)
         promised = version if ":" in version else reply.headers.get("Docker-Content-Digest")
@@ -122,12 +126,12 @@ class Registry:
     def put_manifest(self, tag: str, manifest: Manifest) -> None:
         """Stores an image of which all blobs are there, and names it."""
         reply = self._http.request(
-            self._request(
+            Request(
                 "PUT",
-                f"/manifests/{tag}",
+                f"{self._root}/manifests/{tag}",
                 f"push the image `{self.repository}:{tag}`",
                 headers={"Content-Type": manifest.media_type},
-                body=Body.of(manifest.data),
+                body=manifest.data,
                 expected=frozenset({200, 201, 202}),
             )
         )
@@ -136,10 +140,11 @@ class Registry:
             raise UnexpectedReply(f"PUT manifest {tag}", f"stored as {stored}")
 
     def has_blob(self, digest: str) -> bool:
-        """Whether the repository has a blob."""
+        """True if the repository has a blob."""
         doing = f"look for the layer `{digest}`"
         expected = frozenset({200, 404})
-        return self._ask("HEAD", f"/blobs/{digest}", doing, expected).status == 200
+        request = Request("HEAD", f"{self._root}/blobs/{digest}", doing, expected=expected)
+        return self._http.request(request).status == 200
 
     def get_blob(self, digest: str, most_bytes: int) -> bytes:
         """Fetches a small blob whole.
@@ -148,41 +153,38 @@ class Registry:
             UnexpectedReply: if it is longer, or is not what the digest says.
         """
         what = f"get `{self.repository}@{digest}`"
-        reply = self._http.request(self._request("GET", f"/blobs/{digest}", what), most_bytes)
+        request = Request("GET", f"{self._root}/blobs/{digest}", what)
+        reply = self._http.request(request, most_bytes)
         check_digest(digest, reply.data, what)
         return reply.data
 
     @contextlib.contextmanager
-    def open_blob(self, digest: str, offset: int = 0) -> Iterator["_BlobReader"]:
+    def open_blob(self, digest: str, offset: int = 0) -> "Iterator[BaseHTTPResponse]":
         """Opens a blob for reading from ``offset`` on; reads raise ``Interrupted``."""
-        request = self._request(
+        request = Request(
             "GET",
-            f"/blobs/{digest}",
+            f"{self._root}/blobs/{digest}",
             f"get `{self.repository}@{digest}`",
             headers={"Range": f"bytes={offset}-"} if offset else {},
             expected=frozenset({200, 206}),
         )
-        with self._http.stream(request) as (reply, response):
-            reader = _BlobReader(response)
-            skip = offset if reply.status == 200 else 0
+        with self._http.stream(request) as response:
+            skip = offset if response.status == 200 else 0
             while skip:
-                block = reader.read(min(BLOCK, skip))
+                block = response.read(min(BLOCK, skip))
                 if not block:
                     raise Interrupted("less than the whole blob came")
                 skip -= len(block)
-            yield reader
+            yield response
 
     def read_blob(self, digest: str, read: Callable[[BinaryIO], T]) -> T:
-        """What ``read`` makes of a blob; it is called again if the connection breaks."""
-        failures = 0
-        while True:
-            try:
-                with self.open_blob(digest) as blob:
-                    return read(cast(BinaryIO, blob))  # it has the part that readers use
-            except Interrupted as err:
-                failures += 1
-                if not self._http.retries.pause(failures, err.asked_s):
-                    raise self._http.gave_up(f"read the layer `{digest}`", err) from None
+        """The result of ``read`` for a blob; it is called again if the connection breaks."""
+
+        def read_once() -> T:
+            with self.open_blob(digest) as blob:
+                return read(cast(BinaryIO, blob))  # it has the part that readers use
+
+        return self._http.with_retries(f"read the layer `{digest}`", read_once)
 
     def upload(self, blob: Blob, mount_from: str | None = None) -> None:
         """Uploads a blob; goes on after an interruption where the registry can.
@@ -199,9 +201,7 @@ class Registry:
             location = self._start_upload(blob, doing, mount_from)
             if location is None:
                 return
-            upload = Upload(
-                blob, self._http, self._scopes, location, lambda: self.has_blob(blob.digest)
-            )
+            upload = Upload(blob, self._http, location, lambda: self.has_blob(blob.digest))
             try:
                 upload.run()
                 return
@@ -215,47 +215,14 @@ class Registry:
         raise BackendUnavailable(msg)
 
     def _start_upload(self, blob: Blob, doing: str, mount_from: str | None) -> str | None:
-        """Where to upload to; ``None`` if the registry took the blob from the other repository."""
-        path = "/blobs/uploads/"
+        """The URL to upload to; ``None`` if the registry mounted the blob."""
+        url = f"{self._root}/blobs/uploads/"
         if mount_from:
-            path += "?" + urllib.parse.urlencode({"mount": blob.digest, "from": mount_from})
-        reply = self._ask("POST", path, doing, frozenset({201, 202}))
+            url += "?" + urllib.parse.urlencode({"mount": blob.digest, "from": mount_from})
+        reply = self._http.request(Request("POST", url, doing, expected=frozenset({201, 202})))
         location = reply.headers.get("Location")
         if reply.status == 201:
             return None
         if not location:
-            raise UnexpectedReply(f"POST {self._root}{path}", "no Location")
+            raise UnexpectedReply(f"POST {url}", "no Location")
         return self._http.absolute(location, reply.url)
-
-    def _ask(self, method: str, path: str, doing: str, expected: frozenset[int]) -> Reply:
-        return self._http.request(self._request(method, path, doing, expected=expected))
-
-    def _request(
-        self,
-        method: str,
-        path: str,
-        doing: str,
-        *,
-        headers: dict[str, str] | None = None,
-        body: Body | None = None,
-        expected: frozenset[int] = frozenset({200}),
-    ) -> Request:
-        url = self._root + path if path.startswith("/") else path
-        return Request(method, url, doing, self._scopes, headers or {}, body, expected)
-
-
-class _BlobReader:
-    """Reads an answer; what breaks is ``Interrupted``."""
-
-    def __init__(self, response: http.client.HTTPResponse) -> None:
-        self._response = response
-
-    def read(self, size: int = -1) -> bytes:
-        """At most ``size`` bytes; ``b""`` at the end."""
-        try:
-            block = self._response.read(size)
-        except (OSError, http.client.HTTPException) as err:
-            raise Interrupted(f"the connection broke ({err})") from None
-        if not block and size and self._response.length:  # `read` with a size does not tell
-            raise Interrupted("the connection broke in the middle of a blob")
-        return block

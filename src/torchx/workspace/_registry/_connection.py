@@ -1,23 +1,30 @@
-"""Connections as Docker makes them: certificates, proxies, and where no encryption is needed."""
+"""Pools of connections as Docker makes them: certificates, proxies, and where TLS is not needed."""
 
-import base64
 import contextlib
-import http.client
 import os
 import re
 import ssl
 import urllib.parse
 import urllib.request
+import warnings
 from collections.abc import Mapping
+from typing import Any
 
-from torchx.errors import InvalidInput, UnexpectedReply
+from urllib3 import HTTPConnectionPool, PoolManager, ProxyManager
+from urllib3.exceptions import InsecureRequestWarning, LocationValueError
+from urllib3.util import parse_url
+
+from torchx.errors import InvalidInput
 from torchx.settings import ENV_TORCHX_INSECURE_REGISTRIES
+from torchx.workspace._registry._auth import Credentials
 
 _CERTIFICATES = ("/etc/docker/certs.d", "~/.config/docker/certs.d")
+_KEPT = 16
+"""Open connections to one host: more than there are threads."""
 
 
 def is_insecure(host: str, env: Mapping[str, str] = os.environ) -> bool:
-    """Whether a registry is spoken to without encryption: this machine, or one the user named.
+    """True for a registry that needs no TLS: on this machine, or one that the user named.
 
     >>> is_insecure("localhost:5000"), is_insecure("example.com")
     (True, False)
@@ -29,25 +36,35 @@ def is_insecure(host: str, env: Mapping[str, str] = os.environ) -> bool:
     return host in named or name in named
 
 
-def connect(parts: urllib.parse.SplitResult, timeout_s: float) -> http.client.HTTPConnection:
-    """A connection for a URL, through a proxy if the environment names one; not open yet."""
-    try:
-        host, port = parts.hostname or "", parts.port
-    except ValueError:  # no port has that number
-        host, port = "", None
-    if not host or parts.scheme not in ("http", "https"):
-        raise UnexpectedReply("the registry", f"the URL {parts.geturl()}")
-    if parts.scheme == "http":
-        return http.client.HTTPConnection(host, port, timeout=timeout_s)
-    context = _tls_context(parts.netloc)
-    proxy = urllib.request.getproxies().get("https")
-    if proxy and not urllib.request.proxy_bypass(parts.netloc):
-        return _through_proxy(proxy, parts, context, timeout_s)
-    return http.client.HTTPSConnection(host, port, timeout=timeout_s, context=context)
+def open_pool(made: list[Any], scheme: str, netloc: str) -> HTTPConnectionPool:
+    """Connections to a host, through a proxy if the environment names one.
+
+    Args:
+        made: gets each connection; the pool itself knows only those that are idle.
+    """
+    to = urllib.parse.urlsplit(f"{scheme}://{netloc}")
+    host = to.hostname or ""
+    if scheme == "http":
+        pool = HTTPConnectionPool(host, to.port, maxsize=_KEPT)
+    else:
+        proxy = urllib.request.getproxies().get("https")
+        direct = not proxy or urllib.request.proxy_bypass(netloc)
+        manager = PoolManager() if direct else _proxy_manager(str(proxy))
+        settings = {"ssl_context": _tls_context(netloc), "maxsize": _KEPT}
+        pool = manager.connection_from_host(host, to.port, scheme, settings)
+    make: Any = pool.ConnectionCls
+
+    def remembered(*args: Any, **settings: Any) -> Any:
+        connection = make(*args, **settings)
+        made.append(connection)
+        return connection
+
+    pool.ConnectionCls = remembered  # type: ignore[assignment]  # it makes what the class does
+    return pool
 
 
 def untrusted(host: str, err: ssl.SSLCertVerificationError) -> str:
-    """What to tell about a certificate."""
+    """The message about a certificate that is not trusted."""
     return (
         f"the certificate of registry `{host}` is not trusted: {err.verify_message}; put its CA"
         f" into {_CERTIFICATES[0]}/{host}/ca.crt; if it speaks plain HTTP, name it in"
@@ -56,11 +73,13 @@ def untrusted(host: str, err: ssl.SSLCertVerificationError) -> str:
 
 
 def _tls_context(netloc: str) -> ssl.SSLContext:
-    """What Docker trusts for this registry: the system's authorities and those in ``certs.d``."""
+    """TLS as Docker trusts this registry: the system's authorities and those in ``certs.d``."""
     context = ssl.create_default_context()
     if is_insecure(netloc):
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
+        message = f".* to host '{re.escape(urllib.parse.urlsplit(f'//{netloc}').hostname or '')}'"
+        warnings.filterwarnings("ignore", message, InsecureRequestWarning)  # the user's choice
     for root in _CERTIFICATES:
         folder = os.path.join(os.path.expanduser(root), netloc)
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
@@ -76,20 +95,14 @@ def _tls_context(netloc: str) -> ssl.SSLContext:
     return context
 
 
-def _through_proxy(
-    proxy: str, parts: urllib.parse.SplitResult, context: ssl.SSLContext, timeout_s: float
-) -> http.client.HTTPConnection:
+def _proxy_manager(proxy: str) -> ProxyManager:
     try:
-        to = urllib.parse.urlsplit(proxy if "://" in proxy else f"http://{proxy}")
-        host, port = to.hostname, to.port
-    except ValueError:  # brackets that hold no address, a port that is no number
-        host = None
-    if not host:
-        raise InvalidInput("the proxy in the environment is not a URL: write http://host:port")
-    headers = {}
-    if to.username:
-        pair = f"{urllib.parse.unquote(to.username)}:{urllib.parse.unquote(to.password or '')}"
-        headers["Proxy-Authorization"] = "Basic " + base64.b64encode(pair.encode()).decode()
-    connection = http.client.HTTPSConnection(host, port, timeout=timeout_s, context=context)
-    connection.set_tunnel(parts.hostname or "", parts.port or 443, headers)
-    return connection
+        url = parse_url(proxy if "://" in proxy else f"http://{proxy}")
+        if not url.host:
+            raise LocationValueError
+        user, _, password = urllib.parse.unquote(url.auth or "").partition(":")
+        headers = {"Proxy-Authorization": Credentials(user, password).basic()} if url.auth else {}
+        return ProxyManager(url._replace(auth=None).url, proxy_headers=headers)
+    except LocationValueError:  # a scheme that is none of a proxy's, too
+        msg = "the proxy in the environment is not a URL: write http://host:port"
+        raise InvalidInput(msg) from None

@@ -17,13 +17,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import BinaryIO
 
+from torchx._projects.entry import Entry, open_entry
+from torchx._projects.messages import LEAVE_OUT
 from torchx.errors import InvalidInput
-from torchx.workspace._errors import LEAVE_OUT
 from torchx.workspace._registry._base_tree import Node
 from torchx.workspace._registry._blobs import FileBlob
 from torchx.workspace._registry._cache import Cache
 from torchx.workspace._registry._plan import planned_layers
-from torchx.workspace._tree import Entry, open_entry
 
 _FORMAT = 1
 """Part of every piece's key: to be changed with anything that changes the bytes."""
@@ -154,7 +154,7 @@ def _cut(entries: Sequence[Entry], prefix: str, settled_ns: int) -> Iterator[_Pi
 
 
 def _identity(entry: Entry, settled_ns: int) -> tuple[bytes, bool]:
-    """What an entry's bytes depend on, and whether that is certain."""
+    """Everything that an entry's bytes depend on, and true if that is certain."""
     start = os.fsencode(entry.path)
     if entry.kind != "file":
         target = os.fsencode(entry.target or "")
@@ -195,7 +195,7 @@ class _Last:
 
     @classmethod
     def load(cls, cache: Cache, slot: str) -> "_Last":
-        """What the cache has; a layer without pieces if it has nothing."""
+        """The layer of the cache; one without pieces if there is none."""
         try:
             kept = json.loads(cache.read("slots", slot) or b"")
             path = str(cache.path("layers", kept["digest"]))
@@ -208,7 +208,7 @@ class _Last:
         return cls(layer, [key for key, _, _ in pieces], places, older)
 
     def is_there(self) -> bool:
-        """Whether the file is."""
+        """True if the file of the layer exists, whole."""
         try:
             return os.stat(self.layer.blob.path).st_size == self.layer.blob.size
         except OSError:
@@ -329,7 +329,7 @@ def _content(entry: Entry) -> Iterator[bytes]:
             try:
                 block = file.read(min(left, _BLOCK))
             except OSError as err:
-                from torchx.workspace._errors import unreadable
+                from torchx._projects.messages import unreadable
 
                 raise unreadable(entry.source, err) from err
             if not block:

@@ -1,4 +1,4 @@
-"""What an image will be that is not in the registry yet, also for other processes."""
+"""Plans of images that are not in the registry yet, kept for other processes too."""
 
 import hashlib
 import json
@@ -12,7 +12,7 @@ from torchx.workspace._registry._cache import Cache
 from torchx.workspace._registry._client import Manifest
 
 _PLANNED_S = 7 * 24 * 3600
-"""So long the layer of an image is kept that was planned and not pushed."""
+"""Time that the layer of an image is kept that was planned and not pushed."""
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ class Reference:
 
     @property
     def version(self) -> str:
-        """What the API takes for the image: its digest, or else its tag."""
+        """The image's name in the API: its digest, or else its tag."""
         return self.digest or self.tag or "latest"
 
     def __str__(self) -> str:
@@ -105,7 +105,7 @@ def parse_repository(text: str) -> Repository:
 
 
 def is_digest(text: object) -> bool:
-    """Whether this is the digest of a blob: a name that is safe in URLs and paths."""
+    """True for the digest of a blob: a name that is safe in URLs and paths."""
     return isinstance(text, str) and _DIGEST.fullmatch(text) is not None
 
 

@@ -5,11 +5,15 @@ import re
 import time
 import urllib.parse
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import RefusedByRegistry, TorchXError
 from torchx.workspace._registry._blobs import Blob
-from torchx.workspace._registry._http import Body, Http, Interrupted, Reply, Request
+from torchx.workspace._registry._request import Body, Interrupted, Request
+
+if TYPE_CHECKING:
+    from torchx.workspace._registry._http import Http, Reply
 
 _AT_ONCE = 1 << 20
 """A blob up to this size goes in one request."""
@@ -35,20 +39,18 @@ class Upload:
     def __init__(
         self,
         blob: Blob,
-        http: Http,
-        scopes: tuple[str, ...],
+        http: "Http",
         location: str,
         arrived: Callable[[], bool],
     ) -> None:
         self._blob = blob
         self._http = http
-        self._scopes = scopes
         self._location = location
         self._arrived = arrived
         self._doing = f"upload the layer `{blob.digest}`"
         self._offset = 0
         self._chunk = 0
-        self._failures = 0
+        self._retries = http.retries
         self._was_interrupted = False
 
     def run(self) -> None:
@@ -59,7 +61,7 @@ class Upload:
         while self._offset < self._blob.size:
             try:
                 self._send_next()
-                self._failures = 0
+                self._retries = self._http.retries
             except Interrupted as err:
                 self._pause(err)
                 self._ask_offset()
@@ -69,7 +71,8 @@ class Upload:
 
     def abandon(self) -> None:
         """Tells the registry that no more will come; it would keep what it has for days."""
-        request = self._request("DELETE", frozenset({200, 202, 204, 404}))
+        expected = frozenset({200, 202, 204, 404})
+        request = Request("DELETE", self._location, self._doing, expected=expected)
         for _ in range(2):  # the first may meet a connection that is being ended
             with contextlib.suppress(Interrupted, TorchXError):
                 self._http.request_once(request)
@@ -82,13 +85,14 @@ class Upload:
         if start or end < size:
             headers["Content-Range"] = f"{start}-{end - 1}"
         body = Body(end - start, lambda: self._blocks(start, end))
-        request = self._request("PATCH", frozenset({200, 201, 202, 204, 416}), headers, body)
+        expected = frozenset({200, 201, 202, 204, 416})
+        request = Request("PATCH", self._location, self._doing, headers, body, expected)
         reply = self._http.request_once(request)
         if reply.status == 416:
             self._ask_offset()
             return
         self._follow(reply)
-        taken = _taken(reply)
+        taken = received_bytes(reply)
         self._offset = end if taken is None or taken < start else taken
 
     def _blocks(self, start: int, end: int) -> Iterator[bytes]:
@@ -118,12 +122,13 @@ class Upload:
         Raises:
             UploadLost: if it has forgotten the upload.
         """
-        request = self._request("GET", frozenset({200, 202, 204, 400, 404, 405, 416}))
+        expected = frozenset({200, 202, 204, 400, 404, 405, 416})
+        request = Request("GET", self._location, self._doing, expected=expected)
         reply = self._http.request(request)
         if reply.status >= 400:
             raise UploadLost(f"the registry cannot tell how much it has ({reply.status})")
         self._follow(reply)
-        self._offset = _taken(reply) or 0
+        self._offset = received_bytes(reply) or 0
         if self._offset > self._blob.size:
             raise UploadLost("the registry has more than was sent")
 
@@ -133,7 +138,8 @@ class Upload:
         while True:
             joint = "&" if urllib.parse.urlsplit(self._location).query else "?"
             url = f"{self._location}{joint}digest={urllib.parse.quote(self._blob.digest)}"
-            request = self._request("PUT", frozenset({200, 201, 204}), headers, body, url)
+            expected = frozenset({200, 201, 204})
+            request = Request("PUT", url, self._doing, headers, body, expected)
             try:
                 self._http.request_once(request)
                 return
@@ -151,38 +157,17 @@ class Upload:
                     raise UploadLost(str(err)) from None
 
     def _pause(self, err: Interrupted) -> None:
-        self._failures += 1
         self._was_interrupted = True
-        if not self._http.retries.pause(self._failures, err.asked_s):
-            raise self._http.gave_up(self._doing, err) from None
-        logger.info("%s: %s; going on", self._doing, err)
+        self._retries = self._http.pause(self._retries, self._doing, err)
 
-    def _follow(self, reply: Reply) -> None:
+    def _follow(self, reply: "Reply") -> None:
         location = reply.headers.get("Location")
         if location:
             self._location = self._http.absolute(location, reply.url)
 
-    def _request(
-        self,
-        method: str,
-        expected: frozenset[int],
-        headers: dict[str, str] | None = None,
-        body: Body | None = None,
-        url: str = "",
-    ) -> Request:
-        return Request(
-            method,
-            url or self._location,
-            self._doing,
-            self._scopes,
-            headers or {},
-            body,
-            expected,
-        )
 
-
-def _taken(reply: Reply) -> int | None:
-    """How many bytes the registry has, of ``Range: 0-41``; ``None`` if it does not say."""
+def received_bytes(reply: "Reply") -> int | None:
+    """Bytes that the registry has, of ``Range: 0-41``; ``None`` if it does not say."""
     match = re.fullmatch(r"(?:bytes=)?0-(\d+)", reply.headers.get("Range", "").strip())
     if not match:
         return None

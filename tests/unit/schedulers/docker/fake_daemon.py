@@ -1,6 +1,8 @@
 """An HTTP server on a socket that stands where Docker's daemon stands, and answers as told."""
 
+import contextlib
 import json
+import socket
 import socketserver
 import threading
 from http.server import BaseHTTPRequestHandler
@@ -18,8 +20,18 @@ def row(status: str, text: str = "", k: int = 0, **more) -> dict:
     """One container as the daemon lists it."""
     labels = {**LABELS, "torchx.pytorch.org/replica-id": str(k)}
     name = f"/job-x1-worker-{k}"
-    found = {"Id": f"{k:064x}", "Names": [name], "Labels": labels, "State": status}
+    found = {"Id": f"{k:012x}" + 52 * "0", "Names": [name], "Labels": labels, "State": status}
     return {**found, "Status": text, "ImageID": "sha256:1", **more}
+
+
+def frame(output: int, content: bytes) -> bytes:
+    """One message of a log stream."""
+    return bytes([output, 0, 0, 0]) + len(content).to_bytes(4, "big") + content
+
+
+def stamp(n: int) -> bytes:
+    """The time of a log line: so many nanoseconds after the beginning of 2026."""
+    return b"2026-01-01T00:00:00.%09dZ" % n
 
 
 class FakeDaemon:
@@ -32,6 +44,7 @@ class FakeDaemon:
 
     def __init__(self, routes, path=None):
         self.calls = []
+        self._open = set()
         self._routes = {
             ("GET", "/version"): (200, {"ApiVersion": "1.41"}),
             ("GET", "/volumes"): (200, {"Volumes": None}),
@@ -49,6 +62,14 @@ class FakeDaemon:
 
             do_GET = do_POST = do_DELETE = _answer
 
+            def setup(self):
+                super().setup()
+                outer._open.add(self.connection)
+
+            def finish(self):
+                outer._open.discard(self.connection)
+                super().finish()
+
             def address_string(self):
                 return "local"
 
@@ -58,7 +79,6 @@ class FakeDaemon:
         if path is not None:
 
             class Server(socketserver.ThreadingUnixStreamServer):
-                daemon_threads = True
                 request_queue_size = 100
 
             self._server = Server(str(path), Handler)
@@ -66,12 +86,11 @@ class FakeDaemon:
         else:
 
             class TcpServer(socketserver.ThreadingTCPServer):
-                daemon_threads = True
                 request_queue_size = 100
 
             self._server = TcpServer(("127.0.0.1", 0), Handler)
             self.url = f"tcp://127.0.0.1:{self._server.server_address[1]}"
-        self._thread = threading.Thread(target=self._server.serve_forever)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
 
     def _serve(self, handler, body):
         parts = urlsplit(handler.path)
@@ -122,4 +141,7 @@ class FakeDaemon:
     def __exit__(self, *exc):
         self._server.shutdown()
         self._thread.join()
-        self._server.server_close()
+        for connection in [*self._open]:
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+        self._server.server_close()  # waits for the threads of connections

@@ -114,7 +114,9 @@ def test_a_container_that_vanishes_meanwhile_does_no_harm(connected):
     scheduler, _ = connected({LIST: (200, [row("exited", "Exited (3) 1 second ago")])})
     found = scheduler.describe("job-x1")
     assert found.state is AppState.FAILED
-    assert scheduler.failed_replicas("job-x1") == []
+    assert found.msg == "replica worker/0 exited with code 3"
+    (failed,) = scheduler.failed_replicas("job-x1")
+    assert (failed.exit_code, failed.last_lines) == (3, [])
 
 
 # -- starting -------------------------------------------------------------------------------------

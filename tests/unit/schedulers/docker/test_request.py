@@ -1,20 +1,17 @@
 """What would be sent to Docker, without Docker."""
 
 import copy
-import json
 import logging
 import subprocess
 import sys
 
 import pytest
-import yaml
 
 import torchx
 from torchx.errors import InvalidInput, UnsupportedRequest
 from torchx.schedulers.docker_scheduler import (
     LABEL_APP_ID,
     DockerContainer,
-    DockerJob,
     Opts,
     _to_str,
     create_scheduler,
@@ -70,7 +67,9 @@ def test_a_container_has_what_the_role_says():
             "labels": {
                 "torchx.pytorch.org/version": torchx.__version__,
                 "torchx.pytorch.org/app-id": "job-x1",
+                "torchx.pytorch.org/on-failure": "end",
                 "torchx.pytorch.org/role-name": "tr",
+                "torchx.pytorch.org/max-retries": "1",
                 "torchx.pytorch.org/replica-id": "1",
             },
             "privileged": False,
@@ -187,7 +186,9 @@ def test_variables_come_from_the_user_the_option_and_the_role_in_this_order():
 @pytest.mark.parametrize("env", [{"": "x"}, {"A=B": "x"}, {"A": "x\0"}, {"A": 3}])
 def test_variables_that_cannot_be_set_are_refused(env):
     with pytest.raises(InvalidInput, match="cannot be set"):
-        build(role(env=env))
+        build(role(), opts=Opts(env=env))
+    with pytest.raises(InvalidInput, match="`tr`"):
+        create_scheduler("test").submit_dryrun(AppDef("job", [role(env=env)]), {})
 
 
 def test_privileges_are_asked_for_by_option():
@@ -195,10 +196,12 @@ def test_privileges_are_asked_for_by_option():
 
 
 def test_a_policy_that_restarts_a_role_is_refused():
-    tr = role(max_retries=1, retry_policy=RetryPolicy.ROLE)
-    with pytest.raises(UnsupportedRequest, match=r"ROLE is not supported.*use REPLICA"):
-        build(tr)
-    build(role(retry_policy=RetryPolicy.ROLE))  # without retries it asks for nothing
+    scheduler = create_scheduler("test")
+    app = AppDef("job", [role(max_retries=1, retry_policy=RetryPolicy.ROLE)])
+    with pytest.raises(UnsupportedRequest, match=r"cannot retry by policy ROLE, it knows: REPLICA"):
+        scheduler.submit_dryrun(app, {})
+    app.roles[0].max_retries = 0  # without retries it asks for nothing
+    scheduler.submit_dryrun(app, {})
 
 
 def test_a_policy_that_restarts_the_application_warns_where_that_is_more_than_docker_does(caplog):
@@ -231,23 +234,6 @@ def test_replicas_share_nothing_that_can_be_changed():
             value.clear()
     assert second == untouched
     assert tr == before
-
-
-def test_the_text_of_a_job_is_yaml_of_its_containers():
-    tr = role(args=["a: 'b'\nc", "火"], env={"KEY": "line\nit's"}, num_replicas=2)
-    job = build(tr)
-    assert yaml.safe_load(str(job)) == [
-        {"image": c.image, "command": c.command, **c.kwargs} for c in job.containers
-    ]
-    assert repr(job) == str(job)
-    assert "火" in str(job)
-    assert "&id" not in str(job)
-    assert json.dumps("line\nit's") in str(job)  # as secrets are looked for
-
-
-def test_the_text_holds_what_is_no_plain_data():
-    job = DockerJob("x", [DockerContainer("i", [], {"a": {1, 2}, "b": AppDef})])
-    assert "AppDef" in str(job)
 
 
 def test_a_dry_run_needs_no_sdk_and_no_daemon():
@@ -283,6 +269,14 @@ def test_a_request_with_any_options_object_is_built():
         assert info.request.containers[0].kwargs["labels"][LABEL_APP_ID] == info.request.app_id
 
 
+def test_what_becomes_of_the_others_after_a_failure_is_a_label():
+    for value in ("end", "wait"):
+        (container,) = build(role(), opts=Opts(on_failure=value)).containers
+        assert container.kwargs["labels"]["torchx.pytorch.org/on-failure"] == value
+    with pytest.raises(InvalidInput, match="`on_failure` is `end` or `wait`, given: `stop`"):
+        build(role(), opts=Opts(on_failure="stop"))
+
+
 def test_stable_ids_can_be_had(monkeypatch):
     monkeypatch.setattr("torchx.schedulers.docker_scheduler.make_unique", lambda name: f"{name}-1")
     info = create_scheduler("test").submit_dryrun(AppDef("x", [role()]), {})
@@ -295,6 +289,7 @@ def test_options_and_their_types():
         "copy_env": (list[str], None),
         "env": (dict[str, str], None),
         "privileged": (bool, False),
+        "on_failure": (str, "end"),
         "image_builder": (str, "auto"),
         "image_repo": (str, None),
         "quiet": (bool, False),

@@ -1,13 +1,16 @@
 """Logs of slurm, read from files that a test writes as a job would."""
 
+import logging
 import os
 import threading
 import time
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
+from torchx.errors import LogsNotFound, UnsupportedRequest
 from torchx.schedulers.api import Stream
 from torchx.schedulers.slurm_scheduler import create_scheduler
 from torchx.specs import AppDef, AppState, Role
@@ -153,7 +156,7 @@ def test_what_does_not_exist_is_said_so_at_the_call(job):
         job.scheduler.log_iter(job.app_id, "x")
     with pytest.raises(RuntimeError, match="replicas 0 to 1, given: 2"):
         job.scheduler.log_iter(job.app_id, "w", 2)
-    with pytest.raises(KeyError, match="no Slurm job `nope`"):
+    with pytest.raises(KeyError, match="`slurm` does not know app `nope`"):
         job.scheduler.log_iter("nope", "w")
     with pytest.raises(ValueError, match="regular expression"):
         job.scheduler.log_iter(job.app_id, "w", regex="[")
@@ -161,10 +164,8 @@ def test_what_does_not_exist_is_said_so_at_the_call(job):
         job.scheduler.log_iter(job.app_id, "w", streams="both")
 
 
-def test_a_time_range_is_ignored_with_a_warning(job):
-    from datetime import datetime
-
-    with pytest.warns(UserWarning, match="since"):
+def test_a_time_range_is_refused(job):
+    with pytest.raises(UnsupportedRequest, match="keeps no times"):
         job.scheduler.log_iter(job.app_id, "w", since=datetime(2030, 1, 1))
 
 
@@ -203,7 +204,7 @@ def test_a_failure_has_its_error_file_and_last_words(job):
     assert found.state is AppState.FAILED
     assert found.num_restarts == 1
     assert found.structured_error_msg == '{"message": {"message": "boom"}}'
-    assert found.msg.startswith("replica 1 of role `w` exited with code 3")
+    assert found.msg.startswith("replica w/1 exited with code 3")
     states = [r.state for r in found.roles_statuses[0].replicas]
     assert states == [AppState.CANCELLED, AppState.FAILED]
     (failed,) = job.scheduler.failed_replicas(job.app_id)
@@ -220,8 +221,10 @@ def test_a_requeued_job_is_pending_and_its_new_attempt_has_no_failure_yet(job):
     assert (found.state, found.num_restarts) == (AppState.PENDING, 0)
     job.note("hosts-1-0", "n1\nn2\n")
     job.state("RUNNING")
-    time.sleep(1.1)
-    found = job.scheduler.describe(job.app_id)
+    deadline = time.monotonic() + 60
+    while (found := job.scheduler.describe(job.app_id)).state is AppState.PENDING:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)  # squeue is not asked again at once
     assert (found.state, found.num_restarts) == (AppState.RUNNING, 1)
     assert {r.state for r in found.roles_statuses[0].replicas} == {AppState.RUNNING}
     assert job.scheduler.failed_replicas(job.app_id) == []
@@ -240,3 +243,73 @@ def test_an_elastic_role_has_as_many_replicas_as_hosts(fake_slurm):
     found = scheduler.describe(app_id)
     assert [r.hostname for r in found.roles_statuses[0].replicas] == ["n1", "n2"]
     assert found.roles[0].num_replicas == 2
+
+
+# -- several replicas ---------------------------------------------------------------------------
+
+
+def blocks(job: Job, *args: object, **more: object) -> list[tuple[int, int, str]]:
+    found = job.scheduler.log_blocks(job.app_id, *args, **more)
+    return [(block.replica, block.attempt, block.text) for block in found]
+
+
+def test_lines_of_several_replicas_come_by_replica(job):
+    for k in range(2):
+        job.write(f"out {k}\n", k=k)
+        job.write(f"err {k}\n", k=k, suffix="err")
+        job.write(f"again {k}\n", k=k, again=".r1")
+    job.note("hosts-1-0", "n1\nn2\n")
+    assert blocks(job) == [
+        (k, attempt, text)
+        for k in range(2)
+        for attempt, text in ((0, f"out {k}\n"), (0, f"err {k}\n"), (1, f"again {k}\n"))
+    ]
+    assert blocks(job, [("w", 1)], streams=Stream.STDERR) == [(1, 0, "err 1\n")]
+    assert blocks(job, attempt=1) == [(0, 1, "again 0\n"), (1, 1, "again 1\n")]
+    assert blocks(job, tail_lines=1, attempt=0) == [(0, 0, "err 0\n"), (1, 0, "err 1\n")]
+    with pytest.raises(LogsNotFound, match="no attempt 2"):
+        job.scheduler.log_blocks(job.app_id, attempt=2)
+    assert job.fake_slurm.calls("squeue") == []
+
+
+def test_lines_of_several_replicas_are_followed_as_they_come(job):
+    found = job.scheduler.log_blocks(job.app_id, should_tail=True)
+    job.write("a\n")
+    assert next(found).text == "a\n"
+    job.write("b\n", k=1)
+    assert next(found).text == "b\n"
+    job.write("c\n")
+    job.note("end-0-0")
+    assert [(block.replica, block.text) for block in found] == [(0, "c\n")]
+    assert job.fake_slurm.calls("squeue") == []
+
+
+def test_log_files_that_are_gone_are_told(job, caplog):
+    job.note("hosts-0-0", "n1\n")
+    assert blocks(job) == []  # nothing was written yet
+    for k in range(2):
+        job.note(f"exit-0-0-{k}-0")
+    job.note("end-0-0")
+    job.write("", k=1)
+    with pytest.raises(LogsNotFound, match=r"no log file `.*/slurm-9-w-0\.out`"):
+        job.lines()
+    with pytest.raises(LogsNotFound):
+        job.lines(should_tail=True)
+    with caplog.at_level(logging.WARNING):
+        assert blocks(job) == []
+    assert "log files of 1 replicas are missing: `" in caplog.text
+
+
+def test_a_job_that_failed_before_its_replicas_says_what_slurm_said(job):
+    job.note("hosts-0-0", "n1\nn2\n")
+    job.note("role-0-0-1")
+    job.note("end-0-1")
+    words = "srun: unrecognized option '--nosuch=1'"
+    Path("slurm-9.out").write_text(f"{words}\nrole w failed with code 1\njob exited with code 1\n")
+    job.state("FAILED")
+    with pytest.raises(LogsNotFound, match=words):
+        job.lines()
+    found = job.scheduler.describe(job.app_id)
+    assert found.state is AppState.FAILED
+    assert found.msg == f"replica w/0 exited with code 1 ({words}); FAILED"
+    assert words in found.structured_error_msg

@@ -11,7 +11,7 @@ import pytest
 import torchx.schedulers.slurm_scheduler as slurm
 from torchx.errors import InvalidInput, UnsupportedRequest
 from torchx.schedulers.slurm_scheduler import SlurmOpts, SlurmReplicaRequest, create_scheduler
-from torchx.schedulers.slurm_scheduler._facts import parse_memory, parse_version
+from torchx.schedulers.slurm_scheduler._parse import parse_memory, parse_version
 from torchx.schedulers.slurm_scheduler._request import Facts, build_request
 from torchx.schedulers.slurm_scheduler._script import record_of
 from torchx.specs import (
@@ -28,8 +28,11 @@ def role(**more: object) -> Role:
     return Role("r", more.pop("image", ""), entrypoint="true", **more)
 
 
-def build(*roles: Role, **cfg: object) -> "slurm.SlurmBatchRequest":
-    return build_request(AppDef("app", [*roles]), cfg, Facts())
+NO_FACTS = Facts()
+
+
+def build(*roles: Role, facts: Facts = NO_FACTS, **cfg: object) -> "slurm.SlurmBatchRequest":
+    return build_request(AppDef("app", [*roles]), cfg, facts)
 
 
 def directives(text: str) -> list[str]:
@@ -115,23 +118,23 @@ def test_free_arguments_win():
 @pytest.mark.parametrize(
     ("version", "given", "expected"),
     [
-        ("24.11.0", "--mem-per-cpu=50", {"mem-per-cpu": "50", "gpus-per-node": "2"}),
-        ("24.11.0", "--mem-per-gpu=50", {"mem-per-gpu": "50", "gpus-per-node": "2"}),
-        ("24.11.0", "--mem=50", {"mem": "50", "gpus-per-node": "2"}),
-        ("24.11.0", "--gres=gpu:1", {"gres": "gpu:1"}),
-        ("22.05.8", "--gres=shard:1,gpu:a:1", {"gres": "shard:1,gpu:a:1"}),
-        ("22.05.8", "--gres=nic:1", {"gres": "nic:1", "gpus-per-task": "2", "ntasks": "2"}),
-        ("22.05.8", "--gpus=4", {"gpus": "4"}),
-        ("22.05.8", "--gpus-per-node=1", {"gpus-per-node": "1"}),
-        ("24.11.0", "--gpus-per-task=1", {"gpus-per-task": "1", "ntasks": "2"}),
-        ("24.11.0", "--cpus-per-gpu=1", {"cpus-per-gpu": "1", "gpus-per-node": "2"}),
+        ((24, 11), "--mem-per-cpu=50", {"mem-per-cpu": "50", "gpus-per-node": "2"}),
+        ((24, 11), "--mem-per-gpu=50", {"mem-per-gpu": "50", "gpus-per-node": "2"}),
+        ((24, 11), "--mem=50", {"mem": "50", "gpus-per-node": "2"}),
+        ((24, 11), "--gres=gpu:1", {"gres": "gpu:1"}),
+        ((22, 5), "--gres=shard:1,gpu:a:1", {"gres": "shard:1,gpu:a:1"}),
+        ((22, 5), "--gres=nic:1", {"gres": "nic:1", "gpus-per-task": "2", "ntasks": "2"}),
+        ((22, 5), "--gpus=4", {"gpus": "4"}),
+        ((22, 5), "--gpus-per-node=1", {"gpus-per-node": "1"}),
+        ((24, 11), "--gpus-per-task=1", {"gpus-per-task": "1", "ntasks": "2"}),
+        ((24, 11), "--cpus-per-gpu=1", {"cpus-per-gpu": "1", "gpus-per-node": "2"}),
     ],
 )
-def test_free_arguments_replace_what_asks_for_the_same(fake_slurm, version, given, expected):
+def test_free_arguments_replace_what_asks_for_the_same(version, given, expected):
     """Slurm refuses, say, ``--mem`` beside ``--mem-per-cpu``."""
-    fake_slurm.answer("sinfo", f"slurm {version}")
     gpus = role(num_replicas=2, resource=Resource(cpu=1, gpu=2, memMB=64))
-    opts = build(gpus, sbatch_args=given).replicas["r-0"].sbatch_opts
+    request = build(gpus, facts=Facts(version), sbatch_args=given)
+    opts = request.replicas["r-0"].sbatch_opts
     rest = {"requeue": None, "nodes": "2", "ntasks-per-node": "1", "cpus-per-task": "1"}
     if "cpus-per-gpu" in expected:
         del rest["cpus-per-task"]
@@ -140,10 +143,9 @@ def test_free_arguments_replace_what_asks_for_the_same(fake_slurm, version, give
     assert opts == {**rest, **expected}
 
 
-def test_free_arguments_of_srun_replace_sizes_of_the_step(fake_slurm):
-    fake_slurm.answer("sinfo", "slurm 24.11.0")
+def test_free_arguments_of_srun_replace_sizes_of_the_step():
     gpus = role(resource=Resource(cpu=1, gpu=2, memMB=64))
-    text = build(gpus, srun_args="--gres=gpu:1").materialize()
+    text = build(gpus, facts=Facts((24, 11)), srun_args="--gres=gpu:1").materialize()
     assert "srun --cpus-per-task=1 --wait=60 --kill-on-bad-exit=1 --gres=gpu:1 " in text
 
 
@@ -187,19 +189,104 @@ def test_a_second_range_of_replicas_is_warned_of(caplog):
         ((22, 5), {"min_replicas": 1}, {"ntasks": "2", "gpus-per-node": "8"}),
     ],
 )
-def test_gpus_are_asked_for_as_the_version_wants(fake_slurm, version, more, expected):
+def test_gpus_are_asked_for_as_the_version_wants(fake_slurm, scheduler, version, more, expected):
     fake_slurm.answer("sinfo", f"slurm {version[0]}.{version[1]:02d}.0")
-    opts = build(role(num_replicas=2, resource=Resource(cpu=0, gpu=8, memMB=-1), **more)).replicas[
-        "r-0"
-    ]
-    found = {k: v for k, v in opts.sbatch_opts.items() if "gpu" in k or k == "ntasks"}
-    assert found == expected
+    gpus = role(num_replicas=2, resource=Resource(cpu=0, gpu=8, memMB=-1), **more)
+    for request in (
+        build(gpus, facts=Facts(version)),
+        scheduler.submit_dryrun(AppDef("a", [gpus]), {}).request,
+    ):
+        opts = request.replicas["r-0"].sbatch_opts
+        assert {k: v for k, v in opts.items() if "gpu" in k or k == "ntasks"} == expected
+    assert fake_slurm.calls() == [["sinfo", "--version"]]
 
 
-def test_no_gpu_means_no_flag_and_no_question(fake_slurm):
+def test_no_gpu_means_no_flag_and_no_question(fake_slurm, scheduler):
     fake_slurm.answer("sinfo", "slurm 24.11.0")
-    build(role(num_replicas=2, resource=Resource(cpu=1, gpu=0, memMB=-1)))
+    none = role(num_replicas=2, resource=Resource(cpu=1, gpu=0, memMB=-1))
+    scheduler.submit_dryrun(AppDef("a", [none]), {})
     assert fake_slurm.calls() == []
+
+
+@pytest.mark.parametrize(
+    ("name", "replacement", "flag"),
+    [
+        ("version", lambda: (22, 5), "gpus-per-task"),
+        ("version", lambda: (24, 11), "gpus-per-node"),
+        ("_should_use_gpus_per_node_from_version", lambda: True, "gpus-per-node"),
+        ("_should_use_gpus_per_node_from_version", lambda: False, "gpus-per-task"),
+    ],
+)
+def test_what_clients_replace_is_asked_before_the_request_is_built(
+    fake_slurm, scheduler, monkeypatch, name, replacement, flag
+):
+    monkeypatch.setattr(slurm, name, replacement)
+    monkeypatch.setattr(slurm, "_partition_memmb", lambda partition: 1)
+    fake_slurm.answer("sinfo", "slurm 20.11.0")
+    gpus = role(resource=Resource(cpu=1, gpu=8, memMB=100))
+    opts = scheduler.submit_dryrun(AppDef("a", [gpus]), {}).request.replicas["r-0"].sbatch_opts
+    assert opts[flag] == "8"
+    assert "mem" not in opts
+    assert fake_slurm.calls() == []
+
+
+def test_the_component_of_a_role_is_built_without_a_question(fake_slurm):
+    gpus = role(resource=Resource(cpu=1, gpu=8, memMB=100))
+    opts = SlurmReplicaRequest.from_role("r-0", gpus, {}, False).sbatch_opts
+    assert (opts["gpus-per-task"], opts["mem"]) == ("8", "100")
+    assert fake_slurm.calls() == []
+
+
+# -- where roles go -----------------------------------------------------------------------------
+
+
+def components(request: "slurm.SlurmBatchRequest") -> list[str]:
+    names = [line.split()[0] for line in directives(request.materialize())[1:]]
+    return [name.removeprefix("--job-name=") for name in names if name != "hetjob"]
+
+
+def test_the_role_for_which_the_fewest_nodes_will_do_is_the_first_component():
+    """Slurm would place a role without GPUs, were it first, on the nodes that have some."""
+    roles = [
+        Role("cpu", "", entrypoint="x", resource=Resource(cpu=2, gpu=0, memMB=-1)),
+        Role("big", "", entrypoint="x", resource=Resource(cpu=2, gpu=0, memMB=9000)),
+        Role("one", "", entrypoint="x", resource=Resource(cpu=2, gpu=1, memMB=-1)),
+        Role("two", "", entrypoint="x", resource=Resource(cpu=2, gpu=2, memMB=-1)),
+        Role("any", "", entrypoint="x", num_replicas=2, min_replicas=1),
+        Role("gres", "", entrypoint="x"),
+        Role("named", "", entrypoint="x"),
+    ]
+    own = "gres: --gres=gpu:a100:4; named: --nodelist=n7"
+    for version in ((22, 5), (24, 11)):
+        request = build(*roles, facts=Facts(version), role_args=own)
+        assert components(request) == [
+            f"{name}-0" for name in ("gres", "two", "one", "named", "big", "cpu", "any")
+        ]
+
+
+def test_arguments_of_a_role_are_for_it_alone_and_win():
+    roles = [Role(name, "", entrypoint="x") for name in ("a", "b c")]
+    request = build(
+        *roles,
+        constraint="x",
+        sbatch_args="--nice=1",
+        role_args="a: --constraint=a100 --nice=2; b c: --exclude=n[1-2] ;",
+    )
+    a, b = (request.replicas[name].sbatch_opts for name in ("a-0", "b_c-0"))
+    assert (a["constraint"], a["nice"], a.get("exclude")) == ("a100", "2", None)
+    assert (b["constraint"], b["nice"], b.get("exclude")) == ("x", "1", "n[1-2]")
+
+
+@pytest.mark.parametrize("given", ["c: --x", "--x", "a", "a: x", "a: --wrap=x", "a: --x='1 2'"])
+def test_arguments_of_no_role_or_of_another_form_are_refused(given):
+    with pytest.raises(InvalidInput, match="role_args"):
+        build(Role("a", "", entrypoint="x"), role_args=given)
+
+
+def test_the_option_can_be_given_on_the_command_line():
+    text = 'role_args="a: --nodelist=n1; b: --exclude=n2",partition=x'
+    cfg = SlurmOpts.as_runopts().cfg_from_str(text)
+    assert cfg == {"role_args": "a: --nodelist=n1; b: --exclude=n2", "partition": "x"}
 
 
 def test_retries_are_the_least_of_all_roles():
@@ -230,10 +317,18 @@ def test_names_are_made_fit_for_slurm():
 
 
 @pytest.mark.parametrize("policy", [RetryPolicy.ROLE, RetryPolicy.REPLICA])
-def test_only_whole_jobs_are_retried(policy):
+def test_only_whole_jobs_are_retried(scheduler, policy):
     with pytest.raises(UnsupportedRequest, match=policy.name):
-        build(role(max_retries=1, retry_policy=policy))
-    build(role(max_retries=0, retry_policy=policy))
+        scheduler.submit_dryrun(AppDef("a", [role(max_retries=1, retry_policy=policy)]), {})
+    scheduler.submit_dryrun(AppDef("a", [role(max_retries=0, retry_policy=policy)]), {})
+
+
+def test_mounts_of_a_container_pass_all_checks(scheduler):
+    app = AppDef("a", [role(mounts=[BindMount("/a", "/b")])])
+    info = scheduler.submit_dryrun(app, {"container_image": "img"})
+    assert info.request.replicas["r-0"].srun_opts["container-mounts"] == "/a:/b"
+    with pytest.raises(UnsupportedRequest, match=r"mounts.*container_image"):
+        scheduler.submit_dryrun(app, {})
 
 
 def test_mounts_need_a_container():
@@ -354,6 +449,9 @@ def test_other_signals_are_refused(signal):
         ("sbatch", "--x='", "split into words"),
         ("srun", "--export=NONE", "must not hold"),
         ("srun", "--het-group=1", "must not hold"),
+        ("srun", "--version", "with which srun runs nothing"),
+        ("srun", "--test-only", "with which srun runs nothing"),
+        ("sbatch", "--help", "with which sbatch runs nothing"),
     ],
 )
 def test_free_arguments_that_would_break_the_script_are_refused(tool, text, words):

@@ -205,25 +205,46 @@ def test_the_replica_reads_no_input_and_gets_the_umask_of_the_user(srun):
     assert int((srun / "slurm-77-r-0.out").read_text(), 8) == mask
 
 
-def test_values_that_no_process_can_have_are_refused():
+def test_values_that_no_process_can_have_are_refused(scheduler):
+    def refuse(role: Role, words: str) -> None:
+        with pytest.raises(InvalidInput, match=words):
+            scheduler.submit_dryrun(AppDef("app", [role]), {})
+
     for role in (
         Role("r", "", entrypoint="a\0b"),
         Role("r", "", entrypoint="a", args=["\0"]),
         Role("r", "", entrypoint="a", env={"A": "x\0"}),
+        Role("r", "/\0", entrypoint="${img_root}/a"),
     ):
-        with pytest.raises(InvalidInput, match="NUL"):
-            script_of(role)
+        refuse(role, "NUL")
     for role in (
         Role("r", "", entrypoint="\ud83d"),
         Role("r", "", entrypoint="a", args=["half \ud83d of a pair"]),
         Role("r", "", entrypoint="a", env={"A": "\ud83d"}),
         Role("r", "/\ud83d", entrypoint="${img_root}/a"),
     ):
-        with pytest.raises(InvalidInput, match=r"surrogate.*`\\ud83d`"):
-            script_of(role)
-    for name in ("A-B", "", "1A", "A B", "A=B", "A\nB"):
-        with pytest.raises(InvalidInput, match="name of a variable"):
-            script_of(Role("r", "", entrypoint="a", env={name: "x"}))
+        refuse(role, "surrogate")
+    for name in ("A-B", "1A", "A B", "A\nB"):
+        refuse(Role("r", "", entrypoint="a", env={name: "x"}), "name of a variable")
+    for name in ("", "A=B"):
+        refuse(Role("r", "", entrypoint="a", env={name: "x"}), "name of an environment variable")
+
+
+CRLF = "-----BEGIN CERTIFICATE-----\r\nMIIB\r\n\r'$x'\r\n"
+
+
+def test_line_breaks_of_dos_arrive_and_are_in_no_script(srun, shell):
+    """``sbatch`` refuses a script that holds some."""
+    out = srun / "out.json"
+    args = ["-c", escaped(DUMP), str(out), '["CERT", "UID"]', escaped(CRLF)]
+    role = Role("r", "", entrypoint=sys.executable, args=args)
+    role.env = {"CERT": escaped(CRLF), "UID": escaped(CRLF)}
+    text = script_of(role, srun_args="'--prolog=a\r\nb'")
+    assert "\r" not in text
+    run_script(text, srun, code=0)
+    found_args, found_env = json.loads(out.read_text())
+    assert found_args == [CRLF.encode().hex()]
+    assert found_env == [CRLF.encode().hex()] * 2
 
 
 def test_a_comment_with_line_breaks_stays_a_comment(srun):
@@ -308,6 +329,32 @@ def test_a_failing_role_ends_the_others(srun):
     # the stand-in for srun does not end its task, as the real one does
     text = script_of(*roles).replace("sleep 600", "sleep 3")
     run_script(text, srun, code=5)
+
+
+def test_other_roles_go_on_if_the_option_says_so(srun, fake_slurm):
+    roles = [
+        Role("a", "", entrypoint="sh", args=["-c", "exit 5"]),
+        Role("b", "", entrypoint="sh", args=["-c", "sleep 1; echo done"]),
+    ]
+    text = script_of(*roles, on_failure="wait")
+    assert "srun --het-group=0 --wait=0 --kill-on-bad-exit=0 " in text
+    run_script(text, srun, code=5)
+    assert (srun / "slurm-77-b-0.out").read_text() == "done\n"
+    assert fake_slurm.calls("scancel") == []
+    (notes,) = (srun / f".torchx-slurm-{os.getuid()}").iterdir()
+    assert json.loads((notes / "job.json").read_text())["end_on_failure"] is False
+
+
+@pytest.mark.parametrize(("failures", "code"), [(0, 0), (1, 0), (2, 0), (3, 3)])
+def test_as_many_replicas_may_fail_as_there_are_more_than_are_needed(srun, failures, code):
+    script = f"[ ${{replica_id}} -ge {failures} ] || exit 3"
+    role = Role("r", "", entrypoint="sh", args=["-c", script], num_replicas=12, min_replicas=10)
+    text = script_of(role)
+    assert "--wait=0 --kill-on-bad-exit=1 " in text
+    more = {"SLURM_STEP_NUM_TASKS": "12", "SLURM_STEP_NUM_NODES": "12"}
+    run_script(text, srun, tasks=12, code=code, **more)
+    (notes,) = (srun / f".torchx-slurm-{os.getuid()}").iterdir()
+    assert len([*notes.glob("exit-0-0-*-3")]) == failures
 
 
 def test_a_hundred_roles_are_a_hundred_steps(srun, fake_slurm):

@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-
-from torchx.workspace._registry._http import Retries
+from urllib3 import Retry
 
 from .fake_registry import FakeRegistry
 
-AT_ONCE = Retries((0, 0, 0, 0), longest_wait_s=5)
+AT_ONCE = Retry(4)
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.registry_images import append_workspace
+from torchx._projects.tree import scan
 from torchx.errors import (
     BackendUnavailable,
     InvalidInput,
@@ -29,7 +30,6 @@ from torchx.workspace._registry._build import (
     push_image,
 )
 from torchx.workspace._registry._plan import Plan, find_plan
-from torchx.workspace._tree import scan
 
 from .conftest import AT_ONCE
 from .fake_registry import (

@@ -2,21 +2,17 @@
 
 import io
 import os
-import shutil
 import socket
-import ssl
-import subprocess
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from urllib3 import Retry
 
 from torchx.errors import BackendUnavailable, InvalidInput, TorchXError, UnexpectedReply
 from torchx.workspace._registry._blobs import BytesBlob, FileBlob, RemoteBlob
 from torchx.workspace._registry._client import Registry
 from torchx.workspace._registry._connection import is_insecure
-from torchx.workspace._registry._http import Retries
 from torchx.workspace._registry._reference import parse_repository
 
 from .conftest import AT_ONCE
@@ -446,7 +442,7 @@ def test_no_registry_is_one_clear_line() -> None:
 
 
 def test_a_host_that_does_not_exist_is_one_clear_line() -> None:
-    quick = Retries((0,))
+    quick = Retry(1)
     with (
         Registry(parse_repository("registry.invalid/x"), retries=quick) as client,
         pytest.raises(BackendUnavailable, match=r"registry\.invalid"),
@@ -477,92 +473,6 @@ def _all(blob: io.BufferedIOBase) -> bytes:  # type: ignore[type-arg]
     while block := blob.read(1 << 16):
         out += block
     return out
-
-
-@pytest.fixture
-def tls_registry(tmp_path: Path) -> Iterator[FakeRegistry]:
-    """A registry with TLS under this machine's own name; its certificate is `ca.crt`."""
-    name = socket.gethostname()
-    openssl = shutil.which("openssl")
-    if openssl is None:
-        pytest.skip("openssl is not installed, so there is no certificate to test with")
-    try:
-        address = socket.gethostbyname(name)
-    except OSError as err:
-        pytest.skip(f"the name of this machine, {name}, has no address: {err}")
-    if is_insecure(name):
-        pytest.skip(f"this machine is called {name}, which is never spoken to with TLS")
-    subprocess.run(
-        [
-            *(openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"),
-            *("-keyout", "key.pem", "-out", "ca.crt", "-subj", "/CN=registry"),
-            *("-addext", f"subjectAltName=DNS:{name}"),
-        ],
-        cwd=tmp_path,
-        check=True,
-        capture_output=True,
-    )
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(tmp_path / "ca.crt", tmp_path / "key.pem")
-    fake = FakeRegistry()
-    stop = fake.serve(address, context)
-    fake.host = fake.host.replace("localhost", name)
-    yield fake
-    stop()
-
-
-def trust(fake: FakeRegistry, certificate: Path) -> Path:
-    folder = Path(os.environ["HOME"]) / ".config/docker/certs.d" / fake.host
-    folder.mkdir(parents=True)
-    return Path(shutil.copy(certificate, folder / "ca.crt"))
-
-
-def test_a_certificate_is_trusted_as_docker_does(
-    tls_registry: FakeRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("NO_PROXY", "*")
-    digest = tls_registry.add_image("team/out")
-    with connect(tls_registry) as client, pytest.raises(BackendUnavailable, match="not trusted"):
-        client.find_manifest("1")
-    path = trust(tls_registry, tmp_path / "ca.crt")
-    with connect(tls_registry) as client:
-        assert client.find_manifest("1") == digest
-    path.write_text("no certificate")
-    with connect(tls_registry) as client, pytest.raises(InvalidInput, match=r"ca\.crt"):
-        client.find_manifest("1")
-
-
-def test_a_proxy_is_used_as_the_environment_says(
-    tls_registry: FakeRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    digest = tls_registry.add_image("team/out")
-    trust(tls_registry, tmp_path / "ca.crt")
-    proxy = socket.create_server(("127.0.0.1", 0))
-    asked: list[str] = []
-
-    def refuse() -> None:
-        client, _ = proxy.accept()
-        with client:
-            head = b""
-            while b"\r\n\r\n" not in head and (block := client.recv(1 << 16)):
-                head += block
-            asked.append(head.decode())
-            client.sendall(b"HTTP/1.1 403 Not here\r\n\r\n")
-
-    thread = threading.Thread(target=refuse)
-    thread.start()
-    for name in ("no_proxy", "NO_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HTTPS_PROXY", f"http://me:p%40ss@127.0.0.1:{proxy.getsockname()[1]}")
-    with connect(tls_registry) as client, pytest.raises(BackendUnavailable, match="403 Not here"):
-        client.find_manifest("1")
-    thread.join()
-    proxy.close()
-    assert asked[0].startswith(f"CONNECT {tls_registry.host} ")
-    assert "Proxy-Authorization: Basic bWU6cEBzcw==" in asked[0]
-    monkeypatch.setenv("NO_PROXY", socket.gethostname())
-    with connect(tls_registry) as client:
-        assert client.find_manifest("1") == digest
 
 
 @pytest.mark.parametrize("method", ["HEAD", "GET"])

@@ -15,11 +15,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from torchx._projects.entry import Entry
+from torchx._projects.tree import scan
 from torchx.errors import BackendUnavailable, InvalidInput, TorchXError
 from torchx.workspace._registry._base_tree import Node
 from torchx.workspace._registry._cache import Cache
 from torchx.workspace._registry._layer import Layer, make_layer
-from torchx.workspace._tree import Entry, scan
 
 from .fake_registry import digest_of
 

@@ -1,14 +1,20 @@
 """Writes what one attempt of one replica prints: two streams, their merge, and an index."""
 
 import os
+import select
 import time
-from _struct import pack  # the C part of ``struct``: nothing else of it is needed
 
-from .journal import STREAM_END, write_all
+from .format import CONTINUED, LONGEST_LINE_BYTES, STREAM_END
+from .journal import write_all
+
+TYPE_CHECKING = False  # `typing` takes 6 ms, a third of the start of a supervisor
+if TYPE_CHECKING:
+    from .listeners import Poller
 
 CHUNK_BYTES = 1 << 16
-LONGEST_LINE_BYTES = 1 << 20
-"""Bound on what is held back for a line's end: longer lines may be split in ``combined.log``."""
+HELD_BYTES = 1 << 20
+"""The beginning of a longer line is read back from its stream's file when its end comes."""
+PIPE_BYTES = 1 << 20
 
 
 def log_names() -> "tuple[str, str, str, str]":
@@ -16,40 +22,57 @@ def log_names() -> "tuple[str, str, str, str]":
     return "stdout.log", "stderr.log", "combined.log", "combined.idx"
 
 
+class Stamps:
+    """Times of what is written: never the same twice, and never back, whatever the clock does."""
+
+    __slots__ = ("_latest",)
+
+    def __init__(self) -> None:
+        self._latest = 0
+
+    def next(self) -> int:
+        """Nanoseconds since the epoch."""
+        now = time.time_ns()
+        self._latest = now if now > self._latest else self._latest + 1
+        return self._latest
+
+
 class Stream:
     """One pipe of a replica and the file its bytes go to."""
 
-    __slots__ = ("file_fd", "held", "kind", "lines", "offset", "pipe_fd")
+    __slots__ = ("file_fd", "held", "kind", "lines", "offset", "pipe_fd", "size")
 
     def __init__(self, kind: int, pipe_fd: int, file_fd: int) -> None:
         self.kind = kind
         self.pipe_fd = pipe_fd
         self.file_fd = file_fd
-        self.held = b""
-        """What came after the last newline."""
+        self.held: bytes | None = b""
+        """What came after the last newline; ``None`` if it is so long that only the file has it."""
         self.lines = 0
         self.offset = 0
         """End of the last whole line in the stream's own file."""
+        self.size = 0
+        """End of that file."""
 
 
 class ReplicaLog:
     """The log files of one attempt. Every method may raise ``OSError``, on a full disk for one."""
 
-    def __init__(self, folder: str, stdout_pipe: int, stderr_pipe: int) -> None:
+    def __init__(self, folder: str, pipes: "tuple[int, int]", stamps: Stamps) -> None:
+        self._stamps = stamps
         self._fds: list[int] = []
         try:
             for name in log_names():
-                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
-                self._fds.append(os.open(os.path.join(folder, name), flags, 0o644))
+                flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
+                self._fds.append(os.open(f"{folder}/{name}", flags, 0o644))
         except OSError:
             self._close_files()
             raise
         out, err, self._combined_fd, self._index_fd = self._fds
-        self.streams = [Stream(0, stdout_pipe, out), Stream(1, stderr_pipe, err)]
+        self.streams = (Stream(0, pipes[0], out), Stream(1, pipes[1], err))
         self._combined_end = 0
-        self._open_line: int | None = None
-        """The stream whose unfinished line ends ``combined.log``."""
         self.open_pipes = 2
+        self.exited = False
 
     def pump(self, stream: Stream) -> bool:
         """Takes what the pipe holds now; ``False`` once it is closed."""
@@ -60,33 +83,24 @@ class ReplicaLog:
         except OSError:
             data = b""
         if not data:
-            self.end(stream)
+            self._close_pipe(stream)
             return False
         write_all(stream.file_fd, data)
+        stream.size += len(data)
         cut = data.rfind(b"\n") + 1
-        if cut:
+        if not cut:
+            self._hold(stream, data)
+            return True
+        end = stream.size - len(data) + cut
+        if stream.held is None:
+            self._write(stream, end, data.count(b"\n", 0, cut))
+        else:
             whole = memoryview(data)[:cut]
             if stream.held:
                 whole = memoryview(stream.held + bytes(whole))
-            stream.held = data[cut:]
-            self._write_lines(stream, whole, data.count(b"\n"), ended=True)
-        else:
-            stream.held += data
-            if len(stream.held) >= LONGEST_LINE_BYTES:
-                self._write_lines(stream, stream.held, 0, ended=False)
-                stream.held = b""
+            self._write(stream, end, data.count(b"\n", 0, cut), whole)
+        stream.held = data[cut:]
         return True
-
-    def end(self, stream: Stream) -> None:
-        """Closes one pipe and writes its last line, which may lack a newline."""
-        if stream.pipe_fd < 0:
-            return
-        os.close(stream.pipe_fd)
-        stream.pipe_fd = -1
-        self.open_pipes -= 1
-        if stream.held:
-            self._write_lines(stream, stream.held, 1, ended=False)
-            stream.held = b""
 
     def close(self) -> None:
         """Closes everything and marks the log as complete."""
@@ -94,7 +108,7 @@ class ReplicaLog:
             return
         try:
             for stream in self.streams:
-                self.end(stream)
+                self._close_pipe(stream)
             self._index(STREAM_END, sum(s.lines for s in self.streams), 0)
         finally:
             self.abandon()
@@ -108,24 +122,180 @@ class ReplicaLog:
         self.open_pipes = 0
         self._close_files()
 
-    def _write_lines(
-        self, stream: Stream, data: "bytes | memoryview", lines: int, ended: bool
+    def _close_pipe(self, stream: Stream) -> None:
+        if stream.pipe_fd < 0:
+            return
+        os.close(stream.pipe_fd)
+        stream.pipe_fd = -1
+        self.open_pipes -= 1
+        if self.open_pipes == 0:
+            unended = [stream for stream in self.streams if stream.offset < stream.size]
+            for one in unended:  # the very last line keeps its shape, without a newline
+                self._write_unended(one, add_newline=one is not unended[-1])
+
+    def _hold(self, stream: Stream, data: bytes) -> None:
+        """Keeps the beginning of a line until its end comes, or until it is too long for one."""
+        if stream.held is not None:
+            stream.held += data
+            if len(stream.held) > HELD_BYTES:
+                stream.held = None
+        while stream.size - stream.offset > LONGEST_LINE_BYTES:
+            self._write(stream, self._cut(stream), 0, mark=CONTINUED)
+
+    def _cut(self, stream: Stream) -> int:
+        """Where a line that is too long is cut: not within a character of UTF-8."""
+        end = stream.offset + LONGEST_LINE_BYTES
+        before = os.pread(stream.file_fd, 4, end - 3)
+        # a byte that continues a character stands behind at most three others of it
+        back = next((k for k, byte in enumerate(before[::-1]) if byte & 0xC0 != 0x80), 0)
+        return end - back
+
+    def _write(
+        self,
+        stream: Stream,
+        end: int,
+        lines: int,
+        data: "bytes | memoryview | None" = None,
+        mark: bytes = b"",
     ) -> None:
-        if self._open_line is not None and self._open_line != stream.kind:
-            write_all(self._combined_fd, b"\n")
-            self._combined_end += 1
-        write_all(self._combined_fd, data)
-        self._open_line = None if ended else stream.kind
-        self._combined_end += len(data)
+        """Writes the lines up to that offset of the stream to where both streams are merged.
+
+        Args:
+            data: these lines, where they are at hand.
+            mark: written behind them.
+        """
+        other = self.streams[1 - stream.kind]
+        if other.pipe_fd < 0 and other.offset < other.size:
+            self._write_unended(other, add_newline=True)
+        if data is not None:
+            self._combine(data)
+        else:
+            self._copy(stream, end)
+        if mark:
+            self._combine(mark)
         stream.lines += lines
-        stream.offset += len(data)
+        stream.offset = end
         self._index(stream.kind, stream.lines, stream.offset)
 
+    def _write_unended(self, stream: Stream, add_newline: bool) -> None:
+        """Writes the last line of a stream that has ended without a newline."""
+        self._copy(stream, stream.size)
+        if add_newline:
+            self._combine(b"\n")
+        stream.lines += 1
+        stream.offset = stream.size
+        self._index(stream.kind, stream.lines, stream.offset)
+
+    def _copy(self, stream: Stream, end: int) -> None:
+        at = stream.offset
+        while at < end:
+            part = os.pread(stream.file_fd, min(end - at, HELD_BYTES), at)
+            if not part:
+                return  # somebody else has cut the file off
+            self._combine(part)
+            at += len(part)
+
+    def _combine(self, data: "bytes | memoryview") -> None:
+        write_all(self._combined_fd, data)
+        self._combined_end += len(data)
+
     def _index(self, kind: int, lines: int, offset: int) -> None:
-        record = pack("<QQQQQ", time.time_ns(), kind, lines, offset, self._combined_end)
-        write_all(self._index_fd, record)
+        fields = (self._stamps.next(), kind, lines, offset, self._combined_end)
+        write_all(self._index_fd, b"".join([n.to_bytes(8, "little") for n in fields]))
 
     def _close_files(self) -> None:
         for fd in self._fds:
             os.close(fd)
         self._fds = []
+
+
+class Pumps:
+    """Reads the pipes of all replicas into their logs, until one of them cannot be written."""
+
+    def __init__(self, poller: "Poller") -> None:
+        self.problem = ""
+        """Why the logs cannot be written."""
+        self.moved = False
+        """Whether something was written since somebody set this to false."""
+        self.stamps = Stamps()
+        self._poller = poller
+        self._pipes: dict[int, tuple[ReplicaLog, Stream]] = {}
+
+    def __contains__(self, fd: int) -> bool:
+        return fd in self._pipes
+
+    def add(self, log: ReplicaLog) -> None:
+        """Reads the pipes of this log from now on."""
+        for stream in log.streams:
+            _enlarge_pipe(stream.pipe_fd)
+            os.set_blocking(stream.pipe_fd, False)
+            self._pipes[stream.pipe_fd] = (log, stream)
+            self._poller.add(stream.pipe_fd)
+
+    def pump(self, fd: int) -> None:
+        """Takes what a pipe holds."""
+        log, stream = self._pipes[fd]
+        self.moved = True
+        if self.problem:
+            self._drop(log)
+            return
+        try:
+            if log.pump(stream):
+                return
+            self._ignore(fd)
+            if log.exited and log.open_pipes == 0:
+                log.close()
+        except OSError as err:
+            self._fail(log, err)
+
+    def exited(self, log: ReplicaLog) -> None:
+        """The first process of the attempt has ended: its log ends with the last pipe."""
+        log.exited = True
+        if log.open_pipes == 0:
+            self.close(log)
+
+    def close(self, log: ReplicaLog) -> None:
+        """Takes what the pipes still hold and ends the log."""
+        if self.problem:
+            self._drop(log)
+            return
+        try:
+            for stream in log.streams:
+                fd = stream.pipe_fd
+                if fd >= 0:
+                    self._ignore(fd)
+                    while log.pump(stream) and _readable(fd):
+                        pass
+            log.close()
+        except OSError as err:
+            self._fail(log, err)
+
+    def _fail(self, log: ReplicaLog, err: OSError) -> None:
+        """What is still printed is dropped, so that the last words of the job find room."""
+        self.problem = self.problem or f"the logs cannot be written: {err.strerror}"
+        self._drop(log)
+
+    def _drop(self, log: ReplicaLog) -> None:
+        for stream in log.streams:
+            self._ignore(stream.pipe_fd)
+        log.abandon()
+
+    def _ignore(self, pipe_fd: int) -> None:
+        if self._pipes.pop(pipe_fd, None):
+            self._poller.remove(pipe_fd)
+
+
+def _readable(fd: int) -> bool:
+    poller = select.poll()
+    poller.register(fd, select.POLLIN)
+    return bool(poller.poll(0))
+
+
+def _enlarge_pipe(fd: int) -> None:
+    """Lets a replica that prints much run ahead; the kernel may refuse."""
+    try:
+        import fcntl
+
+        fcntl.fcntl(fd, getattr(fcntl, "F_SETPIPE_SZ", 1031), PIPE_BYTES)
+    except OSError:
+        pass

@@ -10,18 +10,18 @@ import _socket
 import marshal
 import os
 import sys
-import time
 
 from . import journal, tree
-from .job import KILL_WAIT_S, StartFailure, Supervisor
+from .format import FDS_PER_REPLICA, FDS_RESERVED
+from .job import Supervisor
+from .plan import KILL_WAIT_S
+from .processes import StartFailure, end_leftovers
 from .tree import signal
 
 TYPE_CHECKING = False  # `typing` takes 6 ms, a third of the start of a supervisor
 if TYPE_CHECKING:
     from typing import Any
 
-FDS_PER_REPLICA = 6
-FDS_RESERVED = 64
 LOCK_FD = 3
 """Held, and so locked, until both processes are gone."""
 HIGHEST_INHERITED_FD = 4096
@@ -50,7 +50,7 @@ def _receive_spec(channel: "_socket.socket") -> "dict[str, Any]":
         os._exit(0)  # the launcher gave up before there was anything to do
     rights = ancillary[0][2]
     log, lock = (int.from_bytes(rights[i : i + 4], sys.byteorder) for i in (0, 4))
-    os.dup2(log, 2)  # in this order: the log may have come as fd 3
+    os.dup2(log, 2)
     os.dup2(lock, LOCK_FD, inheritable=False)
     os.closerange(LOCK_FD + 1, HIGHEST_INHERITED_FD)
     size = int.from_bytes(header, "little")
@@ -81,14 +81,21 @@ def _supervise(spec: "dict[str, Any]", channel: "_socket.socket", guard_pid: int
     try:
         supervisor.start()
     except (StartFailure, OSError) as err:
-        end_leftovers()
+        end_leftovers(KILL_WAIT_S)
         _reply(channel, f"failed {err}")
         return 3
-    _reply(channel, "started")
     if not spec["attached"]:
-        _close_standard(0)
+        tree.mark_detached()
+    _reply(channel, "started")
     supervisor.run()
     return 0
+
+
+def _fill_standard() -> None:
+    """Opens what the launcher had closed, or its files would come as standard output and error."""
+    while (fd := os.open(os.devnull, os.O_RDWR)) <= LOCK_FD:
+        pass
+    os.close(fd)
 
 
 def _close_standard(*fds: int) -> None:
@@ -101,6 +108,8 @@ def _close_standard(*fds: int) -> None:
 def _guard(spec: "dict[str, Any]", supervisor_pid: int) -> None:
     """Waits for the supervisor; if it was killed, ends what it left and completes the record."""
     _close_standard(0)
+    if not spec["attached"]:
+        tree.mark_detached()
     for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(signum, signal.SIG_IGN)  # the supervisor answers them
     status = 0
@@ -112,32 +121,22 @@ def _guard(spec: "dict[str, Any]", supervisor_pid: int) -> None:
     code = os.waitstatus_to_exitcode(status)
     if code in (0, 3):
         return
-    end_leftovers()
-    journal.complete(
-        spec,
-        f"the process that supervised this job (pid {supervisor_pid}) {tree.describe_exit(code)}; "
-        "its replicas were ended",
-    )
-
-
-def end_leftovers() -> None:
-    """Kills every process below this one."""
-    deadline = time.monotonic() + KILL_WAIT_S
-    while time.monotonic() < deadline:
-        for target in tree.descendants(os.getpid()):
-            tree.send(target, 9)
-        try:
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
-        except ChildProcessError:
-            return
-        time.sleep(0.005)
+    end_leftovers(KILL_WAIT_S)
+    # the words of `_core.exits` are out of reach here, and this is the only exit code to be told
+    how = f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
+    message = f"the process that supervised this job (pid {supervisor_pid}) {how}"
+    try:
+        journal.complete(spec, f"{message}; its replicas were ended")
+    except OSError as err:  # the disk is full, say: who looks next does it
+        sys.stderr.write(f"cannot complete the record: {err}\n")
 
 
 def main() -> None:
     """Entry point: fd 0 brings the job, takes the answer, and is the lifeline."""
     if os.getsid(0) != os.getpid():
         os.setsid()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, it would make children vanish
+    _fill_standard()
     channel = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, fileno=0)
     spec = _receive_spec(channel)
     _close_standard(1)

@@ -13,15 +13,19 @@ else:
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
+DETACHED = b"torchx-detached"
+"""What the processes that supervise a detached job are called; 15 bytes are the most."""
+_DEAD = (b"Z", b"X")
 
 
 class Process:
     """One line of ``/proc/<pid>/stat``; ``ticks`` is the start time, which tells it from others."""
 
-    __slots__ = ("pgrp", "pid", "ppid", "session", "state", "ticks")
+    __slots__ = ("name", "pgrp", "pid", "ppid", "session", "state", "ticks")
 
-    def __init__(self, pid: int, fields: "list[bytes]") -> None:
+    def __init__(self, pid: int, name: bytes, fields: "list[bytes]") -> None:
         self.pid = pid
+        self.name = name
         self.state = fields[0]
         self.ppid = int(fields[1])
         self.pgrp = int(fields[2])
@@ -37,7 +41,8 @@ def process(pid: int) -> "Process | None":
     except OSError:
         return None
     # the command's name stands in parentheses and may hold any character
-    return Process(pid, data[data.rfind(b")") + 2 :].split())
+    end = data.rfind(b")")
+    return Process(pid, data[data.find(b"(") + 1 : end], data[end + 2 :].split())
 
 
 def start_ticks(pid: int) -> int:
@@ -46,25 +51,42 @@ def start_ticks(pid: int) -> int:
     return found.ticks if found else 0
 
 
-def descendants(root: int) -> "list[Process]":
-    """All living processes below ``root``, zombies left out."""
+def below(root: int) -> "tuple[list[Process], bool]":
+    """All living processes below ``root``, and whether some are left out.
+
+    Left out are jobs that were launched from there with ``detach``, and so are to stay.
+    """
     try:
         names = os.listdir("/proc")
     except OSError:
-        return []
+        return [], False
     children: dict[int, list[Process]] = {}
     for name in names:
         if name.isdigit():
             found = process(int(name))
             if found is not None:
                 children.setdefault(found.ppid, []).append(found)
-    below: list[Process] = []
+    living: list[Process] = []
+    detached = False
     queue = [root]
     while queue:
-        kids = children.get(queue.pop(), [])
-        below += kids
-        queue += [kid.pid for kid in kids]
-    return [p for p in below if p.state not in (b"Z", b"X")]
+        for child in children.get(queue.pop(), []):
+            if child.name == DETACHED:
+                detached = True
+                continue
+            queue.append(child.pid)
+            if child.state not in _DEAD:
+                living.append(child)
+    return living, detached
+
+
+def mark_detached() -> None:
+    """Lets other jobs see that this process and what is below it is not theirs to end."""
+    try:
+        with open("/proc/self/comm", "wb", 0) as f:
+            f.write(DETACHED)
+    except OSError:
+        pass
 
 
 def carrying(entry: bytes) -> "list[Process]":
@@ -82,7 +104,7 @@ def carrying(entry: bytes) -> "list[Process]":
         except OSError:
             continue
         one = process(int(name))
-        if one is not None and one.state not in (b"Z", b"X"):
+        if one is not None and one.state not in _DEAD and one.name != DETACHED:
             found.append(one)
     return found
 
@@ -147,19 +169,3 @@ def find_executable(name: str, path: str, cwd: str) -> str | None:
         if os.access(full, os.X_OK) and not os.path.isdir(full):
             return full
     return None
-
-
-def describe_exit(code: int) -> str:
-    """An exit code in words; a negative one is the number of a signal."""
-    if code >= 0:
-        return f"exited with code {code}"
-    names = {9: "SIGKILL", 15: "SIGTERM", 11: "SIGSEGV", 6: "SIGABRT", 2: "SIGINT", 7: "SIGBUS",
-             1: "SIGHUP", 4: "SIGILL", 8: "SIGFPE", 13: "SIGPIPE"}  # fmt: skip
-    return f"was killed by signal {-code} ({names[-code]})" if -code in names else (
-        f"was killed by signal {-code}"
-    )  # fmt: skip
-
-
-def attempt_dir(replica_dir: str, attempt: int) -> str:
-    """Where one attempt's logs lie: the replica's own folder first, one below it for each retry."""
-    return replica_dir if attempt == 0 else os.path.join(replica_dir, f"attempt_{attempt}")

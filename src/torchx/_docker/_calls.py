@@ -1,0 +1,92 @@
+"""Calls to the Docker daemon that the scheduler and the workspaces make, and how they are made."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, TextIO, TypeVar
+
+from torchx import _retry
+from torchx._docker import _transfers
+from torchx._docker._errors import translate_errors
+from torchx.errors import BackendUnavailable, DockerRefused, TransferFailed
+
+WORKERS = 10
+"""Calls at a time: more make neither dockerd faster nor fit the SDK's pool of connections."""
+_RETRY_PAUSES_S = (0.2, 0.8)
+
+T = TypeVar("T")
+I = TypeVar("I")  # noqa: E741 - an item
+
+
+def with_retries(doing: str, call: Callable[[], T]) -> T:
+    """The result of a call that may be made again, which it is after a broken connection.
+
+    Args:
+        doing: the request, for messages.
+    """
+
+    def translated() -> T:
+        with translate_errors(doing):
+            return call()
+
+    return _retry.with_retries(translated, _RETRY_PAUSES_S, _is_transient)
+
+
+def _is_transient(err: Exception) -> bool:
+    if isinstance(err, DockerRefused):
+        return err.status in (502, 503, 504)
+    return isinstance(err, BackendUnavailable)
+
+
+def in_parallel(call: Callable[[I], T], items: Sequence[I]) -> list[T]:
+    """Results of the calls, in order. After a failure no other is begun; the first is raised.
+
+    The calls are made in other threads also if there is one only: Ctrl-C does not interrupt it, so
+    that its outcome is known when this function ends.
+    """
+    from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+
+    if not items:
+        return []
+    with ThreadPoolExecutor(min(len(items), WORKERS)) as pool:
+        futures = [pool.submit(call, item) for item in items]
+        try:
+            wait(futures, return_when=FIRST_EXCEPTION)
+        finally:
+            for future in futures:
+                future.cancel()
+    failed = [e for f in futures if not f.cancelled() and (e := f.exception()) is not None]
+    if failed:
+        raise failed[0]
+    return [future.result() for future in futures]
+
+
+def image_record(client: Any, image: str) -> dict[str, Any] | None:
+    """Docker's own record of an image; ``None`` if it is not here."""
+    try:
+        record: dict[str, Any] = with_retries(
+            f"inspect image `{image}`", lambda: client.api.inspect_image(image)
+        )
+    except DockerRefused as err:
+        if err.status in (400, 404) or "invalid reference" in str(err):
+            return None
+        raise
+    return record
+
+
+def pull(client: Any, image: str, progress: TextIO | None) -> None:
+    """Pulls an image, whatever is there of it already.
+
+    Args:
+        progress: where its progress is shown; ``None`` for nowhere.
+
+    Raises:
+        DockerRefused: if it cannot be pulled.
+    """
+    from docker.utils import parse_repository_tag
+
+    repository, tag = parse_repository_tag(image)
+    with translate_errors(f"pull image `{image}`"):
+        events = client.api.pull(repository, tag=tag or "latest", stream=True, decode=True)
+        try:
+            _transfers.show(events, progress or _transfers.silent(), "pull")
+        except TransferFailed as err:
+            raise DockerRefused(f"Docker cannot pull image `{image}`: {err}") from None

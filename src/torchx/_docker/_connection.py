@@ -1,0 +1,42 @@
+"""Connects to the Docker daemon."""
+
+from typing import Any
+
+from torchx._docker._errors import docker_host, unavailable
+from torchx.errors import DockerNotInstalled
+
+_POOL_CONNECTIONS = 64
+"""Many, as each log that is followed holds one."""
+
+
+def connect() -> Any:
+    """A client of the SDK for the daemon that the environment names.
+
+    Raises:
+        DockerNotInstalled: (a ``ModuleNotFoundError``) without the SDK.
+        BackendUnavailable: if no daemon answers there.
+    """
+    try:
+        import docker
+    except ModuleNotFoundError as err:
+        if err.name != "docker":
+            raise
+        msg = "Docker's Python package is missing"
+        raise DockerNotInstalled(msg, name="docker", extra="docker") from None
+    try:
+        probe_socket()
+        return docker.from_env(max_pool_size=_POOL_CONNECTIONS)
+    except (docker.errors.DockerException, OSError, ValueError) as err:
+        # a `ValueError` is an address that is none; exceptions of requests are `OSError`s
+        raise unavailable(err) from None
+
+
+def probe_socket() -> None:
+    """Raises ``OSError`` if nobody listens on the daemon's socket; the SDK leaks a file then."""
+    import socket
+
+    host = docker_host()
+    if not host.startswith("unix://") or not hasattr(socket, "AF_UNIX"):
+        return
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.connect("/" + host[len("unix://") :].lstrip("/"))

@@ -1,0 +1,67 @@
+"""Errors of the Docker daemon: one class and one wording for each event."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from torchx.errors import BackendUnavailable, DockerRefused, TorchXError
+
+
+def docker_host() -> str:
+    """The daemon's address, as the SDK understands it."""
+    return os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
+
+
+@contextmanager
+def translate_errors(doing: str) -> Iterator[None]:
+    """Raises errors of the SDK as ours.
+
+    Args:
+        doing: the request, for the message: "start container `x`".
+
+    Raises:
+        DockerRefused: for an answer that is an error.
+        BackendUnavailable: for no answer.
+    """
+    import docker
+    import requests
+
+    try:
+        yield
+    except TorchXError:  # a failed build is one of the SDK's errors as well
+        raise
+    except docker.errors.APIError as err:
+        text = str(err.explanation or err).strip()
+        raise DockerRefused(f"Docker cannot {doing}: {text}", err.status_code or 0) from None
+    except (docker.errors.DockerException, requests.exceptions.RequestException) as err:
+        raise unavailable(err, doing) from None
+
+
+def unavailable(err: BaseException, doing: str = "") -> BackendUnavailable:
+    """The error for a daemon that does not answer.
+
+    Args:
+        err: the exception of the SDK or of the system.
+        doing: the request that got no answer; empty for the connection itself.
+    """
+    reason = _system_message(err) or str(err).partition("\n")[0]
+    if "ermission denied" in reason:
+        advice = "let your user talk to it, for instance as a member of the group `docker`"
+    else:
+        advice = "start Docker, or set DOCKER_HOST to where it runs"
+    return BackendUnavailable(
+        f"{f'cannot {doing}: ' if doing else ''}the Docker daemon at {docker_host()} cannot be"
+        f" reached: {reason}; {advice}"
+    )
+
+
+def _system_message(err: object, depth: int = 0) -> str:
+    """The system's message below the layers of exceptions around it; empty if there is none."""
+    if not isinstance(err, BaseException) or depth > 8:
+        return ""
+    if isinstance(err, OSError) and err.errno and err.strerror:
+        return err.strerror
+    for inner in (*err.args, err.__cause__, err.__context__):
+        if inner is not err and (found := _system_message(inner, depth + 1)):
+            return found
+    return ""

@@ -1,0 +1,328 @@
+"""Copies the entries of a workspace into a directory."""
+
+import os
+import posixpath
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from torchx._files import write_all
+from torchx._filesystem import filesystem
+from torchx._projects.entry import Entry, open_entry, read_small
+from torchx._projects.tree import is_local, is_single_file, local_path, scan
+from torchx._startup.lazy_logger import get_logger
+from torchx.errors import InvalidInput, TorchXError, UnwritableDirectory, WorkspaceNotFound
+
+logger = get_logger(__name__)
+
+_READ_AT_ONCE_BYTES = 1 << 17
+_ENTRIES_PER_TASK = 256
+_MOST_THREADS = 8
+"""They pay where a file system is on a network, with a round trip for each call."""
+
+
+def copy(entries: Sequence[Entry], outdir: str) -> None:
+    """Copies entries below a local directory; modes, links and times are kept.
+
+    What is there already stays, unless an entry has its path; it is replaced then, never written
+    through. A file that is its own copy is left alone.
+
+    Args:
+        entries: sorted by path.
+        outdir: made if it is missing.
+
+    Raises:
+        UnreadableWorkspace: if a file is gone or cannot be read.
+        UnwritableDirectory: if something cannot be written.
+        InvalidInput: if a file goes where a folder is.
+    """
+    try:
+        os.makedirs(outdir, exist_ok=True)
+        target = _Target(os.path.join(outdir, ""), _umask())
+        _copy_in_tasks([e for e in entries if e.kind != "link"], target)
+        for entry in entries:
+            if entry.kind == "link":
+                _make_link(entry, os.path.join(outdir, entry.path))
+        for entry in reversed(entries):  # a folder that must not be written to comes last
+            if entry.kind == "dir":
+                os.chmod(os.path.join(outdir, entry.path), entry.mode)
+    except TorchXError:
+        raise
+    except OSError as err:
+        raise _unwritable(outdir, err) from err
+
+
+class _Single(NamedTuple):
+    """One project of a workspace."""
+
+    projects: Mapping[str, str]
+
+
+def merge(projects: Mapping[str, str], outdir: str) -> None:
+    """Copies every project of a workspace into its place below a local directory.
+
+    Raises:
+        FileNotFoundError: if a project, or the folder for a single file, does not exist.
+        InvalidInput: for what cannot be copied.
+    """
+    own = os.path.realpath(outdir)
+    for source, target in projects.items():
+        entries = scan(_Single({source: target}), leave_out=own.__eq__)
+        if is_single_file(source, entries):
+            entries = [_placed(source, target or "", entries[-1], outdir)]
+        copy(entries, outdir)
+
+
+def _placed(source: str, target: str, file: Entry, outdir: str) -> Entry:
+    """A single file, where ``cp`` would put it."""
+    if not target:
+        return file
+    there = os.path.join(outdir, file.path)
+    if os.path.isdir(there):
+        file.path = posixpath.join(file.path, posixpath.basename(source.rstrip("/")))
+    elif not os.path.isdir(os.path.dirname(there)):
+        msg = (
+            f"the file `{source}` goes to `{target}`, and `{os.path.dirname(there)}` is no folder;"
+            " make it, or map the folder of the file instead"
+        )
+        raise WorkspaceNotFound(msg)
+    return file
+
+
+def copy_to_url(entries: Sequence[Entry], url: str) -> None:
+    """Copies entries below a directory on any fsspec file system, which keeps content only.
+
+    A link is followed if it leads to a file of the workspace, and is left out otherwise.
+    """
+    if is_local(url):
+        copy(entries, local_path(url))
+        return
+    fs, root = filesystem(url)
+    files = {e.path: e for e in entries}
+    fs.makedirs(root, exist_ok=True)
+    for entry in entries:
+        path = posixpath.join(root, entry.path)
+        if entry.kind == "dir":
+            fs.makedirs(path, exist_ok=True)
+            continue
+        source: Entry | None = entry
+        if entry.kind == "link":
+            source = _file_behind(entry, files)
+            if source is None:
+                logger.warning("the link `%s` is left out: `%s` holds files only", entry.path, url)
+                continue
+        _copy_to_remote(source, fs, path)
+
+
+def _copy_to_remote(entry: Entry | None, fs: Any, path: str) -> None:
+    import shutil
+
+    assert entry is not None
+    fs.makedirs(posixpath.dirname(path), exist_ok=True)
+    with open_entry(entry) as source, fs.open(path, "wb") as out:
+        shutil.copyfileobj(source, out, 1 << 20)
+
+
+def _file_behind(link: Entry, files: dict[str, Entry]) -> Entry | None:
+    found: Entry | None = link
+    for _ in range(40):  # as the kernel does
+        if found is None or found.kind != "link":
+            break
+        target = posixpath.join(posixpath.dirname(found.path), found.target or "")
+        found = files.get(posixpath.normpath(target))
+    return found if found is not None and found.kind == "file" else None
+
+
+def _make_folder(path: str) -> None:
+    try:
+        os.mkdir(path)
+    except FileExistsError:
+        if os.path.islink(path):  # what goes below must not end up behind it
+            os.unlink(path)
+            os.mkdir(path)
+        elif not os.path.isdir(path):
+            raise _in_the_way(path, "a file", "a folder") from None
+        elif not os.access(path, os.W_OK | os.X_OK):
+            os.chmod(path, 0o700)  # a copy of a folder that must not be written to
+
+
+def _make_link(entry: Entry, path: str) -> None:
+    assert entry.target is not None
+    try:
+        os.symlink(entry.target, path)
+    except FileExistsError:
+        if os.path.isdir(path) and not os.path.islink(path):
+            raise _in_the_way(path, "a folder", "a link") from None
+        os.unlink(path)
+        os.symlink(entry.target, path)
+
+
+class _Target(NamedTuple):
+    """A directory that entries are copied to."""
+
+    prefix: str
+    """Its path, with a slash at the end."""
+    umask: int
+
+    def path(self, entry: str) -> str:
+        return self.prefix + entry
+
+
+def _copy_in_tasks(entries: Sequence[Entry], target: _Target) -> None:
+    """Makes folders and files; many of them in threads."""
+    tasks = [entries[i : i + _ENTRIES_PER_TASK] for i in range(0, len(entries), _ENTRIES_PER_TASK)]
+    if not tasks:
+        return
+    wall, cpu = time.perf_counter(), time.thread_time()
+    _copy_some(tasks[0], target)
+    wall, cpu = time.perf_counter() - wall, time.thread_time() - cpu
+    if len(tasks) == 1:
+        return
+    _make_shared_folders(tasks, target)
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(_threads(wall, cpu)) as pool:
+        running = [pool.submit(_copy_some, task, target) for task in tasks[1:]]
+        try:
+            for future in running:
+                future.result()
+        except BaseException:
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
+
+
+def _make_shared_folders(tasks: Sequence[Sequence[Entry]], target: _Target) -> None:
+    """Makes the folders that a task needs and that stand in an earlier one."""
+    waiting = {entry.path for task in tasks[1:] for entry in task if entry.kind == "dir"}
+    for task in tasks[1:]:
+        there = set()
+        for entry in task:
+            folder = entry.path.rpartition("/")[0]
+            if folder not in there:
+                there.add(folder)
+                for path in _with_parents(folder):
+                    if path in waiting:
+                        waiting.remove(path)
+                        _make_folder(target.path(path))
+            if entry.kind == "dir":
+                there.add(entry.path)
+
+
+def _with_parents(path: str) -> list[str]:
+    """A path and what it lies in, the outermost first."""
+    return [path[:i] for i, letter in enumerate(path) if letter == "/"] + [path]
+
+
+def _threads(wall_s: float, cpu_s: float) -> int:
+    """The number of threads that pays, by the time of the first files one after the other.
+
+    Where time goes into the kernel rather than into waiting, threads beyond two, or the processors,
+    only take the interpreter's lock from each other.
+    """
+    waiting = round(wall_s / max(cpu_s, 1e-6))
+    return min(_MOST_THREADS, max(waiting, 1) * min(2, os.cpu_count() or 1))
+
+
+def _copy_some(entries: Sequence[Entry], target: _Target) -> None:
+    for entry in entries:
+        try:
+            if entry.kind == "dir":
+                _make_folder(target.path(entry.path))
+            else:
+                _copy_file(entry, target.path(entry.path), target.umask)
+        except TorchXError:
+            raise
+        except OSError as err:
+            raise _unwritable(target.path(entry.path), err) from err
+
+
+def _copy_file(entry: Entry, path: str, umask: int) -> None:
+    if entry.link_source and _linked(entry.link_source, path):
+        return
+    try:
+        out = os.open(path, _NEW_FILE, entry.mode)
+    except FileExistsError:
+        if not _clear(entry, path):
+            return
+        out = os.open(path, _NEW_FILE, entry.mode)
+    try:
+        status = entry.status
+        if status is None or entry.size > _READ_AT_ONCE_BYTES:
+            _copy_content(entry, out)
+        else:
+            write_all(out, read_small(entry))
+        if entry.mode & umask:
+            os.fchmod(out, entry.mode)
+        if status is not None:
+            os.utime(out, ns=(status.st_atime_ns, status.st_mtime_ns))
+    finally:
+        os.close(out)
+
+
+def _linked(link_source: str, path: str) -> bool:
+    """True if the file got a second name; there are file systems that cannot, and limits."""
+    try:
+        os.link(link_source, path)
+    except OSError:
+        return False
+    return True
+
+
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
+
+
+def _umask() -> int:
+    """Bits that new files do not get; all of them where it cannot be asked for without a change."""
+    try:
+        with open("/proc/self/status", encoding="ascii", errors="replace") as file:
+            return next(int(line[6:], 8) for line in file if line.startswith("Umask:"))
+    except (OSError, StopIteration, ValueError):
+        return 0o7777
+
+
+def _copy_content(entry: Entry, out: int) -> None:
+    with open_entry(entry) as source:
+        if entry.status is not None:
+            if _copied_by_kernel(source.fileno(), out):
+                return
+            source.seek(os.lseek(out, 0, os.SEEK_CUR))
+        while data := source.read(1 << 20):
+            write_all(out, data)
+
+
+def _copied_by_kernel(source: int, out: int) -> bool:
+    """True if the kernel copied the rest of a file, without passing it through this process."""
+    if not hasattr(os, "copy_file_range"):
+        return False
+    import errno
+
+    try:
+        while os.copy_file_range(source, out, 1 << 30):
+            pass
+    except OSError as err:
+        if err.errno in (errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM):
+            return False
+        raise
+    return True
+
+
+def _clear(entry: Entry, path: str) -> bool:
+    """Makes room for a file; false if what is there is the very file."""
+    there = os.lstat(path)
+    status = entry.status
+    if status is not None and (there.st_dev, there.st_ino) == (status.st_dev, status.st_ino):
+        return False
+    if os.path.isdir(path) and not os.path.islink(path):
+        raise _in_the_way(path, "a folder", "a file")
+    os.unlink(path)
+    return True
+
+
+def _in_the_way(path: str, there: str, wanted: str) -> InvalidInput:
+    msg = f"`{path}` is {there}, and the workspace has {wanted} for it; remove it"
+    return InvalidInput(msg)
+
+
+def _unwritable(path: str, err: OSError) -> UnwritableDirectory:
+    msg = f"cannot copy the workspace to `{path}`: {err.strerror or err}"
+    return UnwritableDirectory(msg)

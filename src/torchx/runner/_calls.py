@@ -1,0 +1,70 @@
+"""Records the calls of a runner, which costs nothing as long as nobody reads the records.
+
+``torchx.runner.events`` takes longer to import than most calls take. It is imported when there is
+somebody to read an event: a plugin for event handlers, a program that has imported ``logging``, by
+which handlers are attached, or one that has imported ``torchx.runner.events`` itself.
+"""
+
+import sys
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from torchx._startup.plugin_lookup import any_plugins
+
+if TYPE_CHECKING:
+    from torchx.runner.events import log_event
+
+
+class UnreadEvent:
+    """Takes what is found out during a call, and forgets it."""
+
+    app_id: str | None = None
+    app_image: str | None = None
+    app_metadata: dict[str, str] | None = None
+
+
+class UnreadCall:
+    """Stands for ``log_event`` where nobody reads events."""
+
+    def __init__(self) -> None:
+        self._torchx_event = UnreadEvent()
+
+    def __enter__(self) -> "UnreadCall":
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        return None
+
+
+def recorded_call(
+    api: str,
+    scheduler: str | None = None,
+    app_id: str | None = None,
+    runcfg: str | None = None,
+    workspace: str | None = None,
+) -> "log_event | UnreadCall":
+    """Records one call; see ``torchx.runner.events.log_event``."""
+    if not _readable():
+        return UnreadCall()
+    from torchx.runner.events import log_event
+
+    return log_event(api, scheduler, app_id, runcfg=runcfg, workspace=workspace)
+
+
+def recorded() -> bool:
+    """Whether somebody reads the events: what costs time to find out is left out otherwise."""
+    if not _readable():
+        return False
+    from torchx.runner import events
+
+    return events.recorded()
+
+
+def _readable() -> bool:
+    loaded = "torchx.runner.events" in sys.modules or "logging" in sys.modules
+    return loaded or any_plugins("EVENT_HANDLER")

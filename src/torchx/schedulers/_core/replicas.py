@@ -1,0 +1,36 @@
+"""The replicas of a role with their macros filled in, planned once for all of them."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from torchx.specs._macros import MacroPlan
+from torchx.specs.api import Role, macros
+
+
+class Replica(NamedTuple):
+    """One replica of a role. Its arguments and its environment are its own: they may be changed."""
+
+    k: int
+    args: list[str]
+    env: dict[str, str]
+    values: macros.Values
+    """For what else holds macros, such as metadata."""
+
+
+def expand(
+    role: Role, app_id: str, *, rank0_env: str = "", img_root: str = ""
+) -> Iterator[Replica]:
+    """The replicas of a role, in order. Which texts hold macros is looked for once.
+
+    >>> role = Role("w", "img", args=["--id", macros.replica_id], num_replicas=2)
+    >>> [replica.args for replica in expand(role, "job-1")]
+    [['--id', '0'], ['--id', '1']]
+
+    Args:
+        rank0_env: name of the environment variable that holds the host of the first replica.
+        img_root: root directory of the image.
+    """
+    plan = MacroPlan(role)
+    for k in range(role.num_replicas):
+        values = macros.Values(img_root, app_id, str(k), rank0_env)
+        yield Replica(k, plan.args(values), plan.env(values), values)

@@ -1,0 +1,279 @@
+"""The calls of an API server that schedulers make: get, list, create, patch, delete."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from torchx.errors import BackendUnavailable
+
+from .answers import document
+from .calls import (
+    JSON_PATCH,
+    MERGE_PATCH,
+    Answer,
+    Call,
+    Kind,
+    Object,
+    Selection,
+    Transport,
+    call,
+)
+from .errors import (
+    AlreadyExists,
+    AnswerLost,
+    Expired,
+    NotFound,
+    NotSent,
+    ServerBusy,
+)
+from .retry import Patience, Retries
+
+MARK = "torchx.pytorch.org/submission"
+"""Annotation with a token that is new for each submission: by it we know our own objects."""
+PAGE = 500
+"""Objects in one page of a list."""
+FIELD_MANAGER = "torchx"
+
+
+@dataclass(frozen=True)
+class Listed:
+    """All objects of a list, and the version from which a watch goes on."""
+
+    items: list[Object]
+    resource_version: str
+
+
+class KubeClient:
+    """Calls with bounded retries; every error is one of ours with one line for the user.
+
+    A request that may have been carried out is repeated only where that changes nothing.
+
+    Args:
+        user: the name of the kubeconfig's user, for messages.
+        pause: waits for so many seconds.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        user: str = "",
+        patience: Patience | None = None,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.transport = transport
+        self.user = user
+        self.patience = patience or Patience()
+        self._pause = pause
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Object:
+        """One object; raises ``NotFound``."""
+        return self._document(call("get", "GET", kind, namespace, name))
+
+    def list_objects(self, selection: Selection) -> Listed:
+        """All objects of the selection, page by page.
+
+        A list during which the server forgot where it was begins anew, without pages.
+        """
+        try:
+            return self._listed(selection, PAGE)
+        except Expired:
+            return self._listed(selection, 0)
+
+    def _listed(self, selection: Selection, limit: int) -> Listed:
+        items: list[Object] = []
+        version = ""
+        for page in self._pages(selection, limit):
+            items += page.get("items") or []
+            version = page["metadata"].get("resourceVersion", "")
+        kind = selection.kind
+        for item in items:  # lists of the core leave it out
+            item.setdefault("kind", kind.name)
+            item.setdefault("apiVersion", kind.api_version)
+        return Listed(items, version)
+
+    def _pages(self, selection: Selection, limit: int) -> Iterator[Object]:
+        kind, namespace = selection.kind, selection.namespace
+        query = selection.query()
+        if limit:
+            query["limit"] = str(limit)
+        while True:
+            page = self._document(call("list", "GET", kind, namespace, query=query))
+            yield page
+            following = page.get("metadata", {}).get("continue")
+            if not following:
+                return
+            query["continue"] = following
+
+    def create(self, kind: Kind, namespace: str, body: Object, *, strict: bool = True) -> Object:
+        """Creates an object once, whatever happens to the answer.
+
+        Where the answer is lost, the object is looked up: if it has our ``MARK`` it was created,
+        if it is not there it is sent again, and its name keeps the server from taking it twice.
+
+        Args:
+            strict: refuse fields that the server does not know, instead of dropping them.
+
+        Raises:
+            AlreadyExists: if another object has the name.
+            ServerBusy, AnswerLost, NotSent: if it is not known to exist after all retries. It may
+                exist then only if the error is ``AnswerLost``.
+        """
+        request = self._create_call(kind, namespace, body, strict=strict, dry_run=False)
+        retries = Retries(self.patience, self._pause)
+        unsure = False
+        while True:
+            try:
+                return document(request, self._send(request), self.user)
+            except AlreadyExists:
+                if unsure and (found := self._ours(kind, namespace, body)):
+                    return found
+                raise
+            except (AnswerLost, NotSent, ServerBusy) as err:
+                turned_away = isinstance(err, NotSent) or getattr(err, "code", 0) == 429
+                unsure = unsure or not turned_away
+                more = retries.again(err)
+                if unsure and (found := self._ours_after(err, kind, namespace, body)):
+                    return found
+                if not more:
+                    raise
+
+    def _ours_after(
+        self, err: Exception, kind: Kind, namespace: str, body: Object
+    ) -> Object | None:
+        try:
+            return self._ours(kind, namespace, body)
+        except BackendUnavailable:
+            name = body["metadata"]["name"]
+            msg = f"{err}; it is not known whether {kind.name} `{name}` was created"
+            raise AnswerLost(msg) from None
+
+    def _ours(self, kind: Kind, namespace: str, body: Object) -> Object | None:
+        """The object of that name if it has the mark of ``body``."""
+        try:
+            found = self.get(kind, namespace, body["metadata"]["name"])
+        except NotFound:
+            return None
+        mark = _mark(body)
+        return found if mark and _mark(found) == mark else None
+
+    def validate(self, kind: Kind, namespace: str, body: Object) -> Object:
+        """Lets the server check an object, unknown fields included, without creating it.
+
+        Raises:
+            Rejected, Forbidden, AlreadyExists: as creating it would.
+        """
+        return self._document(self._create_call(kind, namespace, body, strict=True, dry_run=True))
+
+    def _create_call(
+        self, kind: Kind, namespace: str, body: Object, *, strict: bool, dry_run: bool
+    ) -> Call:
+        query = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict" if strict else "Warn"}
+        if dry_run:
+            query["dryRun"] = "All"
+        name = str(body["metadata"]["name"])
+        return call(
+            "create", "POST", kind, namespace, name, query=query, body=body, idempotent=dry_run
+        )
+
+    def patch(
+        self, kind: Kind, namespace: str, name: str, changes: Object, subresource: str = ""
+    ) -> Object:
+        """Merges ``changes`` into an object; ``None`` removes a field."""
+        return self._document(
+            call(
+                "patch",
+                "PATCH",
+                kind,
+                namespace,
+                name,
+                subresource=subresource,
+                query={"fieldManager": FIELD_MANAGER},
+                body=changes,
+                content_type=MERGE_PATCH,
+            )
+        )
+
+    def patch_json(
+        self, kind: Kind, namespace: str, name: str, operations: list[Mapping[str, object]]
+    ) -> Object:
+        """Applies operations of RFC 6902, which are not repeated if their answer is lost."""
+        return self._document(
+            call(
+                "patch",
+                "PATCH",
+                kind,
+                namespace,
+                name,
+                query={"fieldManager": FIELD_MANAGER},
+                body=operations,
+                content_type=JSON_PATCH,
+                idempotent=False,
+            )
+        )
+
+    def delete(
+        self, kind: Kind, namespace: str, name: str, propagation: str = "Background"
+    ) -> bool:
+        """Deletes one object; ``False`` if it is not there.
+
+        Args:
+            propagation: ``Background``, ``Foreground`` or ``Orphan``: what becomes of what it owns.
+        """
+        query = {"propagationPolicy": propagation}
+        try:
+            self._document(call("delete", "DELETE", kind, namespace, name, query=query))
+        except NotFound:
+            return False
+        return True
+
+    def delete_all(self, selection: Selection, propagation: str = "Background") -> None:
+        """Deletes all objects of a selection, which must have a selector."""
+        if not selection.query():
+            raise ValueError("a selection without a selector is everything in the namespace")
+        query = {**selection.query(), "propagationPolicy": propagation}
+        kind, namespace = selection.kind, selection.namespace
+        self._document(call("deletecollection", "DELETE", kind, namespace, query=query))
+
+    def groups(self) -> dict[str, list[str]]:
+        """The API groups of the cluster and the versions of each; the core is not among them."""
+        found = self._document(Call("get", "the API groups", "GET", "/apis"))
+        return {
+            group["name"]: [version["version"] for version in group.get("versions", ())]
+            for group in found.get("groups", ())
+        }
+
+    def server_version(self) -> tuple[int, int]:
+        """Major and minor version of the server."""
+        found = self._document(Call("get", "the server's version", "GET", "/version"))
+        digits = ("".join(c for c in str(found.get(k, "")) if c.isdigit()) for k in _VERSION)
+        major, minor = (int(text or 0) for text in digits)
+        return major, minor
+
+    def _document(self, request: Call) -> Object:
+        """The answer to a call that is repeated as far as it may be."""
+        retries = Retries(self.patience, self._pause)
+        while True:
+            try:
+                return document(request, self._send(request), self.user)
+            except (NotSent, AnswerLost, ServerBusy) as err:
+                if not _repeatable(request, err) or not retries.again(err):
+                    raise
+
+    def _send(self, request: Call) -> Answer:
+        return self.transport.send(request, self.patience.timeout_s)
+
+
+_VERSION = ("major", "minor")
+
+
+def _repeatable(request: Call, err: Exception) -> bool:
+    if isinstance(err, NotSent):
+        return True
+    if isinstance(err, ServerBusy) and err.code == 429:
+        return True  # turned away before anything was done
+    return request.idempotent
+
+
+def _mark(body: Object) -> str:
+    annotations = body.get("metadata", {}).get("annotations") or {}
+    return str(annotations.get(MARK) or "")

@@ -1,0 +1,35 @@
+"""A client for the cluster that the user's kubeconfig chooses."""
+
+from torchx.errors import TorchXError
+
+from .client import KubeClient
+from .config import Config
+from .discover import load_config
+from .retry import Patience
+
+
+class KubernetesNotInstalled(TorchXError, ModuleNotFoundError):
+    """The packages of the extra ``kubernetes`` are missing."""
+
+
+def connect(
+    kubeconfig: str | None = None, context: str | None = None, patience: Patience | None = None
+) -> tuple[KubeClient, Config]:
+    """A client, and the context that was chosen; nothing is sent yet.
+
+    Raises:
+        KubernetesNotInstalled: (a ``ModuleNotFoundError``) without the packages.
+        NoCluster, ConfigError: as ``load_config``.
+    """
+    try:
+        from .transport import HttpTransport
+    except ModuleNotFoundError as err:
+        if err.name not in ("httpcore", "anyio"):
+            raise
+        msg = (
+            f"the Kubernetes schedulers need the Python package `{err.name}`, "
+            "install it with: pip install 'torchx[kubernetes]'"
+        )
+        raise KubernetesNotInstalled(msg, name=err.name) from None
+    config = load_config(kubeconfig, context)
+    return KubeClient(HttpTransport(config), config.user.name, patience), config

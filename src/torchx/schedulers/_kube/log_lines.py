@@ -1,0 +1,163 @@
+"""Lines of a log with their times, and where a log that broke off goes on. No I/O.
+
+The server can begin a log at a whole second only, so what it repeats must be told from what is new.
+Times do not tell: several lines may have the same, and standard output and error are not in strict
+order. So the lines of the last two seconds are remembered, as hashes, and each is left out as often
+as it was delivered.
+"""
+
+import re
+from array import array
+from collections import Counter, deque
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from functools import lru_cache
+
+_SECOND_NS = 1_000_000_000
+_SECONDS = 19
+"""Characters of a time up to its second, as in ``2026-01-02T03:04:05``."""
+_USUAL = 30
+"""Characters of a whole time in UTC with nine digits after the point, as nodes write it."""
+_STAMP = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d+))?(Z|[+-]\d\d:\d\d)")
+_OVERLAP_S = 1
+"""Seconds before that of the last line that are asked for again, for lines out of order."""
+
+
+def parse_line(line: bytes) -> tuple[int | None, bytes]:
+    """Splits ``2026-01-02T03:04:05.123456789Z text`` into nanoseconds since 1970 and the text.
+
+    The time is ``None`` where the line does not begin with one, as some words of the node's own.
+    """
+    stamp, _, text = line.partition(b" ")
+    time_ns = _time_ns(stamp)
+    return (None, line) if time_ns is None else (time_ns, text)
+
+
+def _time_ns(stamp: bytes) -> int | None:
+    if len(stamp) == _USUAL and stamp.endswith(b"Z") and stamp[_SECONDS + 1 : -1].isdigit():
+        seconds = _epoch_s(stamp[:_SECONDS], b"+00:00")
+        return None if seconds is None else seconds * _SECOND_NS + int(stamp[_SECONDS + 1 : -1])
+    found = _STAMP.fullmatch(stamp)
+    if found is None:
+        return None
+    whole, fraction, zone = found.groups(b"")
+    seconds = _epoch_s(whole, b"+00:00" if zone == b"Z" else zone)
+    return None if seconds is None else seconds * _SECOND_NS + int(fraction[:9].ljust(9, b"0"))
+
+
+@lru_cache(maxsize=4096)
+def _epoch_s(text: bytes, zone: bytes) -> int | None:
+    try:
+        return int(datetime.fromisoformat((text + zone).decode("ascii")).timestamp())
+    except (ValueError, UnicodeDecodeError):
+        return None
+
+
+def since_time(time_ns: int) -> str:
+    """A time as the server takes it: whole seconds, rounded down."""
+    moment = datetime.fromtimestamp(time_ns // _SECOND_NS, timezone.utc)
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class LogPosition:
+    """Turns chunks of a log into lines, each once, however often the log is opened again.
+
+    Args:
+        since_ns: where the log begins; ``None`` for its beginning.
+        tail: begin with so many of the last lines.
+    """
+
+    def __init__(self, since_ns: int | None = None, tail: int | None = None) -> None:
+        self._since_ns = since_ns
+        self._tail = tail
+        self._partial = b""
+        self._reopened = False
+        self._recent: deque[tuple[int, array[int]]] = deque()
+        self._repeated: Counter[int] | None = None
+        self._before_tail = False
+        self.last: bytes | None = None
+        """The last line that was delivered."""
+
+    def query(self) -> dict[str, str]:
+        """Where the log is to begin, as parameters of the request; call it for each opening."""
+        self._reopened = True
+        if self.last is None:
+            query = {} if self._tail is None else {"tailLines": str(self._tail)}
+            return query | ({} if self._since_ns is None else {"sinceTime": self._since()})
+        self._repeated = Counter()
+        for _, hashes in self._recent:
+            self._repeated.update(hashes)
+        self._before_tail = self._tail is not None
+        return {"sinceTime": self._since()} if self._recent or self._since_ns is not None else {}
+
+    def _since(self) -> str:
+        seconds = self._recent[-1][0] - _OVERLAP_S if self._recent else 0
+        return since_time(max(seconds * _SECOND_NS, self._since_ns or 0))
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """The new lines that the chunk completes, without their ends."""
+        if self._reopened:  # what broke off comes again
+            self._reopened, self._partial = False, b""
+        lines = (self._partial + chunk).split(b"\n")
+        self._partial = lines.pop()
+        if self._repeated is not None:
+            lines = self._new(lines)
+        if lines:
+            self._remember(lines)
+        return lines
+
+    def finish(self) -> list[bytes]:
+        """The last line, if it has no end. Call it where nothing more can come."""
+        if not self._partial:
+            return []
+        self._reopened = False
+        return self.feed(b"\n")
+
+    def lacks(self, line: bytes) -> bool:
+        """Whether the last line of a log was to be delivered and was not."""
+        if not line or line in (self.last, self._partial):
+            return False
+        if self.last is None and self._tail == 0:
+            return False
+        time_ns = parse_line(line)[0]
+        before = time_ns is not None and time_ns < (self._since_ns or 0) // _SECOND_NS * _SECOND_NS
+        return not before
+
+    def _new(self, lines: Sequence[bytes]) -> list[bytes]:
+        """Those that were not delivered before the log was opened again."""
+        repeated = self._repeated
+        assert repeated is not None  # only called after an opening
+        new = []
+        for line in lines:
+            key = hash(line)
+            if repeated.get(key):
+                repeated[key] -= 1
+                self._before_tail = False
+            elif not self._before_tail or self._is_later(line):
+                self._before_tail = False
+                new.append(line)
+        if new and self._is_far_later(new[-1]):
+            self._repeated = None
+        return new
+
+    def _is_later(self, line: bytes) -> bool:
+        assert self.last is not None  # there is no tail to be before otherwise
+        time_ns, last_ns = parse_line(line)[0], parse_line(self.last)[0]
+        return time_ns is not None and last_ns is not None and time_ns > last_ns
+
+    def _is_far_later(self, line: bytes) -> bool:
+        """So much that nothing is repeated any more."""
+        time_ns = parse_line(line)[0]
+        last_s = self._recent[-1][0] if self._recent else 0
+        return time_ns is not None and time_ns // _SECOND_NS > last_s + _OVERLAP_S
+
+    def _remember(self, lines: Sequence[bytes]) -> None:
+        last = self.last = lines[-1]
+        recent = self._recent
+        time_ns = parse_line(last)[0]
+        second = (recent[-1][0] if recent else 0) if time_ns is None else time_ns // _SECOND_NS
+        if not recent or second > recent[-1][0]:
+            recent.append((second, array("q")))
+            while recent[0][0] < second - _OVERLAP_S:
+                recent.popleft()
+        recent[-1][1].extend(map(hash, lines))

@@ -1,0 +1,81 @@
+"""Which logs there are: the instances of the containers of pods. No I/O."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+
+from .calls import Object
+
+
+@dataclass(frozen=True)
+class LogSource:
+    """One instance of a container.
+
+    Args:
+        uid: of the pod, since another may have its name later.
+        attempt: how often the container had been restarted before.
+        tag: the caller's own word for it, not looked at.
+    """
+
+    namespace: str
+    pod: str
+    uid: str
+    container: str
+    attempt: int = 0
+    tag: object = field(default=None, compare=False)
+
+
+class SourceState(Enum):
+    """What a pod says of an instance."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    ENDED = "ended"
+    REPLACED = "replaced"
+    """Ended, and the container runs again: its log is the `previous` one."""
+    GONE = "gone"
+
+
+OVER = (SourceState.ENDED, SourceState.REPLACED, SourceState.GONE)
+"""States after which nothing is written any more."""
+
+
+def started_sources(pod: Object, tag: object = None, *, previous: bool = False) -> list[LogSource]:
+    """The instances of a pod that have a log: current ones, with ``previous`` those before them."""
+    metadata = pod["metadata"]
+    found = []
+    for status in _statuses(pod):
+        restarts = int(status.get("restartCount") or 0)
+        states = (status.get("state") or {}, status.get("lastState") or {})
+        attempts: Iterable[int] = ()
+        if "running" in states[0] or any("terminated" in state for state in states):
+            attempts = (restarts,)
+        if previous and restarts:
+            attempts = (restarts - 1, *attempts)
+        for attempt in attempts:
+            where = (metadata["namespace"], metadata["name"], metadata["uid"], status["name"])
+            found.append(LogSource(*where, attempt, tag))
+    return found
+
+
+def state_of(source: LogSource, pod: Object | None) -> SourceState:
+    """What the pod, ``None`` if there is none of that name, says of the instance."""
+    if pod is None or pod["metadata"]["uid"] != source.uid:
+        return SourceState.GONE
+    status = next((s for s in _statuses(pod) if s["name"] == source.container), None)
+    if status is None:
+        return SourceState.WAITING
+    replaced = int(status.get("restartCount") or 0) - source.attempt
+    if replaced:
+        return SourceState.REPLACED if replaced == 1 else SourceState.GONE
+    state = status.get("state") or {}
+    waits_for_restart = "waiting" in state and "terminated" in (status.get("lastState") or {})
+    if "terminated" in state or waits_for_restart:
+        return SourceState.ENDED
+    return SourceState.RUNNING if "running" in state else SourceState.WAITING
+
+
+def _statuses(pod: Object) -> Iterator[Object]:
+    status = pod.get("status") or {}
+    for key in ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses"):
+        yield from status.get(key) or ()

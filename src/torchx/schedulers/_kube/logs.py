@@ -1,0 +1,254 @@
+"""Logs of many pods in one iterator: one thread in the background reads them all."""
+
+import queue
+import resource
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from types import TracebackType
+
+import anyio
+from anyio.abc import TaskGroup, TaskStatus
+from anyio.from_thread import BlockingPortal, start_blocking_portal
+
+from .calls import PODS, Object, Selection, StreamTransport
+from .client import KubeClient, Listed
+from .live import LiveObjects
+from .log_lines import parse_line
+from .log_sources import OVER, LogSource, state_of
+from .log_streams import LogStreams
+
+HELD_BYTES = 8 * 1024 * 1024
+"""Lines that wait for the reader; while there are more, nothing is read from the cluster."""
+_SPARE_FILES = 200
+_LATE_S = 15.0
+_SETTLE_S = 0.05
+"""Changes of pods within that time are looked at together."""
+
+
+@dataclass(frozen=True)
+class LogChunk:
+    """Some lines of one log, as they came, with their times before them.
+
+    Args:
+        end: ``done`` or ``gone`` after the last line: read to its end, or deleted before that.
+    """
+
+    source: LogSource
+    lines: Sequence[bytes] = ()
+    end: str = ""
+
+    def timed(self) -> Iterator[tuple[int | None, bytes]]:
+        """Each line's time, in nanoseconds since 1970, and text."""
+        return map(parse_line, self.lines)
+
+
+View = Callable[[Selection], list[Object]]
+
+
+@dataclass(frozen=True)
+class LogPlan:
+    """Which logs there are to read now.
+
+    Args:
+        sources: all of them; those that were known before are not begun again.
+        ended: no further ones will come.
+    """
+
+    sources: Sequence[LogSource]
+    ended: bool
+
+
+@dataclass(frozen=True)
+class LogQuery:
+    """What to read of each log.
+
+    Args:
+        follow: wait for pods that are not there yet, and for lines, until the plan has ended.
+        since_ns: nanoseconds since 1970; the server shows the whole second.
+        tail: only so many last lines, and what comes then.
+    """
+
+    follow: bool = False
+    since_ns: int | None = None
+    tail: int | None = None
+
+
+class LogReader:
+    """An iterator over chunks of all logs of a plan, in the order in which they arrive.
+
+    Use it as a context, whose end closes all streams. Lines of one log keep their order.
+
+    Args:
+        start: the selections that the plan looks at, among them the pods, each with what a list
+            gave before, or ``None`` to list first.
+        plan: called with the objects of each selection, again after each change while following;
+            it must be quick, and runs in another thread.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        start: Mapping[Selection, Listed | None],
+        plan: Callable[[View], LogPlan],
+        query: LogQuery,
+    ) -> None:
+        self._client = client
+        self._start = dict(start)
+        self._plan = plan
+        self._query = query
+        self._stack = ExitStack()
+        self._portal: BlockingPortal | None = None
+        self._queue: queue.SimpleQueue[LogChunk | BaseException | None] = queue.SimpleQueue()
+        self._put_bytes = 0
+        self._taken_bytes = 0
+        self._wanting_room = threading.Event()
+        self._pods: dict[tuple[str, str], Object] = {}
+        self._begun: set[LogSource] = set()
+        self._unfinished: set[LogSource] = set()
+        self._over: set[LogSource] = set()
+
+    def __enter__(self) -> "LogReader":
+        self._portal = self._stack.enter_context(start_blocking_portal("asyncio"))
+        _, scope = self._portal.start_task(self._run)
+        self._stack.callback(self._portal.call, scope.cancel)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        err: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+    def __iter__(self) -> Iterator[LogChunk]:
+        """Chunks until the plan has ended and all its logs were read.
+
+        Raises:
+            ApiError, BackendUnavailable: what asking again does not mend.
+        """
+        while (chunk := self._queue.get()) is not None:
+            if isinstance(chunk, BaseException):
+                raise chunk
+            self._taken_bytes += sum(map(len, chunk.lines))
+            if self._wanting_room.is_set() and self.held_bytes() < HELD_BYTES // 2 and self._portal:
+                self._wanting_room.clear()
+                self._portal.start_task_soon(self._make_room)
+            yield chunk
+
+    def held_bytes(self) -> int:
+        """Size of the lines that were read from the cluster and not taken yet."""
+        return self._put_bytes - self._taken_bytes
+
+    async def _run(self, *, task_status: TaskStatus[anyio.CancelScope]) -> None:
+        """All of the work in the background; what goes wrong is raised by the iterator."""
+        streams = self._client.transport.streams()
+        with anyio.CancelScope() as scope:
+            self._room, self._settled, self._unsettled = (anyio.Event() for _ in range(3))
+            task_status.started(scope)
+            try:
+                await self._read_all(streams)
+            except Exception as err:  # noqa: BLE001 - raised by the iterator in its own thread
+                self._queue.put(_first_cause(err))
+        self._queue.put(None)
+        with anyio.CancelScope(shield=True):
+            await streams.close()
+
+    async def _read_all(self, streams: StreamTransport) -> None:
+        live = LiveObjects(self._client, streams, self._start, lambda: self._unsettled.set())
+        reader = LogStreams(
+            streams,
+            follow=self._query.follow,
+            since_ns=self._query.since_ns,
+            tail=self._query.tail,
+            pod_of=lambda source: self._pods.get((source.namespace, source.pod)),
+            next_change=lambda: self._settled.wait(),
+            deliver=self._deliver,
+            user=self._client.user,
+            patience=self._client.patience,
+        )
+        async with anyio.create_task_group() as tasks:
+            await live.list_all()
+            if self._query.follow:
+                tasks.start_soon(live.run)
+                await self._follow_plan(live, reader, tasks)
+            else:
+                self._begin(live, reader, tasks)
+                while self._unfinished:
+                    await self._unsettled.wait()
+                    self._unsettled = anyio.Event()
+            tasks.cancel_scope.cancel()
+
+    async def _follow_plan(self, live: LiveObjects, reader: LogStreams, tasks: TaskGroup) -> None:
+        """Begins each log when it is there, until the plan has ended and all were read."""
+        while True:
+            self._unsettled = anyio.Event()
+            started_s = anyio.current_time()
+            ended = self._begin(live, reader, tasks)
+            if live.failure is not None:
+                raise live.failure
+            if ended and not self._unfinished:
+                return
+            # looking at many pods again and again must leave time to read
+            await anyio.sleep(max(_SETTLE_S, 4 * (anyio.current_time() - started_s)))
+            await self._unsettled.wait()
+
+    def _begin(self, live: LiveObjects, reader: LogStreams, tasks: TaskGroup) -> bool:
+        """Looks at the pods as they are now and begins what is new; whether the plan has ended."""
+        pods = (pod for s in self._start if s.kind == PODS for pod in live.objects(s))
+        self._pods = {(p["metadata"]["namespace"], p["metadata"]["name"]): p for p in pods}
+        plan = self._plan(live.objects)
+        fresh = [source for source in plan.sources if source not in self._begun]
+        self._begun.update(fresh)
+        self._unfinished.update(fresh)
+        _allow_open_files(len(self._unfinished) + _SPARE_FILES)
+        for source in fresh:
+            tasks.start_soon(self._read, reader, source)
+        for source in self._unfinished - self._over:
+            if state_of(source, self._pods.get((source.namespace, source.pod))) in OVER:
+                self._over.add(source)
+                tasks.start_soon(self._stop_late_stream, reader, source)
+        self._settled.set()
+        self._settled = anyio.Event()
+        return plan.ended
+
+    async def _stop_late_stream(self, reader: LogStreams, source: LogSource) -> None:
+        """Ends a stream that stays open long after its container: nothing comes over it."""
+        await anyio.sleep(_LATE_S)
+        reader.stop_following(source)
+
+    async def _read(self, reader: LogStreams, source: LogSource) -> None:
+        whole = await reader.read(source)
+        self._queue.put(LogChunk(source, (), "done" if whole else "gone"))
+        self._unfinished.discard(source)
+        self._unsettled.set()
+
+    async def _deliver(self, source: LogSource, lines: Sequence[bytes]) -> None:
+        self._put_bytes += sum(map(len, lines))
+        self._queue.put(LogChunk(source, lines))
+        while self.held_bytes() > HELD_BYTES:
+            self._wanting_room.set()
+            if self.held_bytes() > HELD_BYTES // 2:
+                await self._room.wait()
+
+    async def _make_room(self) -> None:
+        self._room.set()
+        self._room = anyio.Event()
+
+
+def _first_cause(err: BaseException) -> BaseException:
+    """What went wrong first, without the groups around it."""
+    while inner := getattr(err, "exceptions", ()):
+        err = inner[0]
+    return err
+
+
+def _allow_open_files(count: int) -> None:
+    """Raises the soft limit of open files, which is 1,024 on most systems, as far as it may be."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= count:
+        return
+    most = count if hard == resource.RLIM_INFINITY else min(count, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))

@@ -1,0 +1,46 @@
+"""Bounded repetition of calls."""
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long one call may take and be repeated.
+
+    Args:
+        timeout_s: for the answer to one request.
+        pauses_s: before each repetition; they vary by up to a half to either side.
+        longest_pause_s: what a server may ask for at most.
+        total_s: no repetition begins later than this.
+    """
+
+    timeout_s: float = 60.0
+    pauses_s: tuple[float, ...] = (0.1, 0.3, 1.0, 2.0, 4.0)
+    longest_pause_s: float = 30.0
+    total_s: float = 60.0
+
+
+class Retries:
+    """Counts the repetitions of one call and waits between them."""
+
+    def __init__(self, patience: Patience, pause: Callable[[float], None]) -> None:
+        self._patience = patience
+        self._pause = pause
+        self._pauses = iter(patience.pauses_s)
+        self._started_s = time.monotonic()
+
+    def again(self, err: Exception) -> bool:
+        """Waits, for as long as the server asked if ``err`` tells; ``False`` to give up."""
+        base_s = next(self._pauses, None)
+        if base_s is None:
+            return False
+        asked_s: float | None = getattr(err, "retry_after_s", None)
+        wait_s = base_s * random.uniform(0.5, 1.5) if asked_s is None else asked_s
+        wait_s = min(wait_s, self._patience.longest_pause_s)
+        if time.monotonic() - self._started_s + wait_s > self._patience.total_s:
+            return False
+        self._pause(wait_s)
+        return True

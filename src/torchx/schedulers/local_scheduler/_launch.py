@@ -1,0 +1,285 @@
+"""One submission: records a job and hands it to a supervisor, or takes all of that back."""
+
+import _socket as socket  # the public module takes 3 ms to import
+import marshal
+import os
+import sys
+from typing import Any
+
+from torchx._startup import local_supervisor
+from torchx.errors import JobStartError
+
+from . import _client
+from ._request import PopenRequest, join_path
+from ._store import Store
+from ._supervise import tree
+from ._supervise.format import FDS_PER_REPLICA, FDS_RESERVED, KEEP
+
+ABORT_EXTRA_S = 15.0
+"""How long the end of a job that was not to be may take beyond its grace period."""
+
+
+class Lifeline:
+    """Keeps an attached job alive: the job ends when this is closed, or with this process."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        # a number, not a socket: a job does not end because its scheduler was garbage
+        self._fd = channel.detach()
+
+    @property
+    def cut(self) -> bool:
+        """Whether nobody is at the other end: the job has ended."""
+        import select
+
+        if self._fd < 0:
+            return False
+        poller = select.poll()
+        poller.register(self._fd, select.POLLHUP)
+        return bool(poller.poll(0))
+
+    def close(self) -> None:
+        """Lets go of the job. In a forked child this does nothing to the job."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
+class Launch:
+    """A job on its way to its supervisor. An interruption at any point can be taken back.
+
+    Args:
+        data: what is recorded of the job.
+    """
+
+    def __init__(self, store: Store, request: PopenRequest, data: "dict[str, Any]") -> None:
+        self._store = store
+        self._request = request
+        self._data = data
+        self._recorded = False
+        self._own_dirs: list[str] = []
+        self._lock = -1
+        self._supervisor: local_supervisor.Supervisor | None = None
+
+    def run(self) -> Lifeline | None:
+        """Starts every replica, or none; returns once all run.
+
+        Returns:
+            The lifeline of an attached job, ``None`` for a detached one.
+
+        Raises:
+            JobStartError: if a replica cannot be started; call ``undo`` then, as after any error.
+        """
+        try:
+            return self._run()
+        except JobStartError:
+            raise
+        except OSError as err:  # too many open files, say
+            msg = f"the job cannot be started: {err.strerror or err}"
+            raise JobStartError(msg) from None
+
+    def _run(self) -> Lifeline | None:
+        request = self._request
+        job_dir, self._lock = self._store.create(request.app_id, self._data)
+        self._recorded = True
+        self._own_dirs = _missing_dirs(request.log_dir)
+        _make_log_dirs(request)
+        spec = {
+            **self._data,
+            "app": None,
+            "cfg": None,
+            "app_log_dir": request.log_dir,
+            "launcher_pid": os.getpid(),
+            "launcher_ticks": tree.start_ticks(os.getpid()),
+            "job_dir": job_dir,
+            "home": self._store.home,
+            "environ": dict(os.environ),
+        }
+        answer = self._hand_over(spec)
+        if answer != "started":
+            raise JobStartError(_start_failure(answer, job_dir))
+        assert self._supervisor is not None
+        channel = self._supervisor.channel
+        if self._data["attached"]:
+            self._supervisor = None
+            return Lifeline(channel)
+        try:
+            channel.sendall(KEEP)
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # the job has ended already
+        self._supervisor = None
+        channel.close()
+        return None
+
+    def undo(self) -> None:
+        """Ends what was started and removes what was made, and nothing that was there before."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+        if self._supervisor is not None:
+            self._supervisor.channel.close()  # it ends the job, if it has got it
+            _reap(self._supervisor.pid)
+            self._supervisor = None
+        if not self._recorded:
+            return
+        app_id = self._request.app_id
+        record = self._store.read(app_id)
+        if record is not None:
+            _client.ask_to_end(record.path)
+            if not _client.wait_for_lock(self._store, app_id, record.grace_s + ABORT_EXTRA_S):
+                return  # it cannot be ended, so that its record must stay
+            if self._store.view(record).terminal:
+                self._store.forget(record)
+        self._store.discard(app_id)
+        _remove_log_dirs(self._request, self._own_dirs)
+
+    def _hand_over(self, spec: "dict[str, Any]") -> str:
+        """Gives the job to a supervisor; returns its answer."""
+        self._supervisor = supervisor = local_supervisor.take()
+        channel = supervisor.channel
+        log = os.open(
+            os.path.join(spec["job_dir"], "supervisor.log"),
+            os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC,
+            0o600,
+        )
+        try:
+            _send(channel, marshal.dumps(spec), (log, self._lock))
+        finally:
+            os.close(log)
+        lock, self._lock = self._lock, -1
+        os.close(lock)
+        local_supervisor.do_meanwhile()
+        answer = _answer(channel)
+        _reap(supervisor.pid)  # it forks the lasting ones and exits
+        return answer
+
+
+def check_startable(request: PopenRequest, parent_path: str, cwd: str) -> None:
+    """Raises ``JobStartError`` for what cannot be started; starts nothing.
+
+    Args:
+        parent_path: the launcher's ``PATH``, which the replicas' one is put in front of.
+    """
+    _check_descriptors(sum(len(dirs) for dirs in request.role_log_dirs.values()))
+    checked = set()
+    for name, params in request.role_params.items():
+        for param in params:
+            path = join_path(param.env.get("PATH"), parent_path)
+            folder = param.cwd or cwd
+            key = (param.args[0], path, folder)
+            if key in checked:
+                continue
+            checked.add(key)
+            if not os.path.isdir(folder):
+                msg = f"role `{name}`: the working directory `{folder}` does not exist"
+                raise JobStartError(msg)
+            if tree.find_executable(*key) is None:
+                raise JobStartError(_no_program(name, *key))
+
+
+def _check_descriptors(replicas: int) -> None:
+    import resource
+
+    needed = FDS_RESERVED + FDS_PER_REPLICA * replicas
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if hard != resource.RLIM_INFINITY and hard < needed:
+        msg = (
+            f"the job needs {needed} open files, but the limit is {hard}; "
+            f"raise it (`ulimit -n {needed}`) or run fewer replicas"
+        )
+        raise JobStartError(msg)
+
+
+def _no_program(role: str, program: str, path: str, cwd: str) -> str:
+    if "/" in program:
+        full = os.path.join(cwd, program)
+        if os.path.isdir(full):
+            what = f"`{full}` is a directory"
+        elif os.path.exists(full):
+            what = f"`{full}` is not executable, `chmod +x` it"
+        else:
+            what = f"`{full}` does not exist"
+    else:
+        what = f"`{program}` is in none of the directories of PATH ({path})"
+    return f"role `{role}`: the entrypoint cannot be run: {what}"
+
+
+# -- the conversation with the supervisor --------------------------------------------------------
+
+
+def _send(channel: socket.socket, data: bytes, fds: tuple[int, int]) -> None:
+    """Sends the size with the file descriptors, then the data."""
+    rights = b"".join(fd.to_bytes(4, sys.byteorder) for fd in fds)
+    try:
+        channel.sendmsg(
+            [len(data).to_bytes(8, "little")], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)]
+        )
+        channel.sendall(data)
+    except (BrokenPipeError, ConnectionResetError):
+        pass  # it ended early; its answer or its log says why
+
+
+def _answer(channel: socket.socket) -> str:
+    said = b""
+    while not said.endswith(b"\n"):
+        try:
+            part = channel.recv(65536)
+        except ConnectionResetError:
+            break
+        if not part:
+            break
+        said += part
+    return said.decode("utf-8", "replace").strip()
+
+
+def _reap(pid: int) -> None:
+    try:
+        os.waitpid(pid, 0)
+    except ChildProcessError:
+        pass  # where SIGCHLD is ignored, the kernel does it
+
+
+def _start_failure(answer: str, job_dir: str) -> str:
+    if answer.startswith("failed "):
+        return answer.removeprefix("failed ")
+    try:
+        with open(os.path.join(job_dir, "supervisor.log"), errors="replace") as f:
+            last = f.read().strip().split("\n")[-1]
+    except OSError:
+        last = ""
+    return f"the process that supervises the job ended early: {last or 'it left no message'}"
+
+
+# -- the folders of logs -------------------------------------------------------------------------
+
+
+def _missing_dirs(path: str) -> "list[str]":
+    """The folders that must be made for ``path`` to exist, the innermost first."""
+    missing = []
+    while path and not os.path.isdir(path):
+        missing.append(path)
+        path = os.path.dirname(path)
+    return missing
+
+
+def _make_log_dirs(request: PopenRequest) -> None:
+    try:
+        os.makedirs(request.log_dir)
+        for dirs in request.role_log_dirs.values():
+            for path in dirs:
+                os.makedirs(path)
+    except OSError as err:
+        msg = f"cannot make the log directory `{err.filename}`: {err.strerror}"
+        raise JobStartError(msg) from None
+
+
+def _remove_log_dirs(request: PopenRequest, own_dirs: "list[str]") -> None:
+    """Takes back ``_make_log_dirs``: what this call made, and nothing that was there."""
+    import shutil
+
+    if request.log_dir in own_dirs:
+        shutil.rmtree(request.log_dir, ignore_errors=True)
+        for path in own_dirs[1:]:
+            try:
+                os.rmdir(path)
+            except OSError:
+                return

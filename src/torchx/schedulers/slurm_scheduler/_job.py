@@ -1,0 +1,186 @@
+"""What a job of ours is known by: the names of its files, and what it and its submitter note."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+_DIRTY = re.compile(r"[^A-Za-z0-9._-]")
+RECORD_DIR = ".torchx-slurm-"
+"""In the working directory of a job, and followed by the number of the user, since several may
+share it: holds a directory ``<job id>-<token>`` for each job."""
+MARK = "torchx:"
+"""Begins the argument of the script by which jobs of TorchX are known: ``torchx:<token>:<app>``."""
+
+Key = tuple[int, int]
+"""Index of a role in its app, and of a replica in its role."""
+_TERM, _KILL = 128 + 15, 128 + 9
+
+
+def safe_name(name: str) -> str:
+    """The name with what does not belong into file names and ``#SBATCH`` lines replaced.
+
+    >>> safe_name("train/a b")
+    'train_a_b'
+    """
+    return _DIRTY.sub("_", name)
+
+
+def log_path(work_dir: str, app_id: str, role: str, k: int, attempt: int, suffix: str) -> str:
+    """The log file of one attempt of a replica.
+
+    >>> log_path("/w", "7", "a b", 2, 1, "err")
+    '/w/slurm-7-a_b-2.r1.err'
+    """
+    again = f".r{attempt}" if attempt else ""
+    return f"{work_dir}/slurm-{app_id}-{safe_name(role)}-{k}{again}.{suffix}"
+
+
+def mark(token: str, app_name: str) -> str:
+    """The argument of the script by which a job is known as one of ours.
+
+    >>> mark("x1", "modèle/1")
+    'torchx:x1:mod%C3%A8le%2F1'
+    """
+    if safe_name(app_name) != app_name:
+        from urllib.parse import quote  # slow to import, and seldom needed
+
+        app_name = quote(app_name, safe="", errors="replace")
+    return f"{MARK}{token}:{app_name}"
+
+
+def parse_mark(command: str) -> tuple[str, str] | None:
+    """Token and name of the app in the command line of a job; ``None`` if it is not ours.
+
+    >>> parse_mark("sbatch --parsable /a/b.sh torchx:x1:train")
+    ('x1', 'train')
+    """
+    word = command.rpartition(" ")[2]
+    if not word.startswith(MARK):
+        return None
+    token, _, name = word[len(MARK) :].partition(":")
+    if "%" in name:
+        from urllib.parse import unquote
+
+        name = unquote(name)
+    return token, name
+
+
+@dataclass(frozen=True)
+class JobDir:
+    """Where the files of a job are."""
+
+    work_dir: str
+    token: str = ""
+    """Empty if it is not known."""
+    cluster: str = ""
+    """Of a federation; empty for the default cluster."""
+    record: "JobRecord | None" = None
+    """What the submitter noted."""
+
+
+@dataclass(frozen=True)
+class RoleNote:
+    """A role of a job, as it is noted."""
+
+    name: str
+    replicas: int
+    image: str = ""
+    entrypoint: str = ""
+    min_replicas: int | None = None
+
+    @property
+    def elastic(self) -> bool:
+        """Whether there may be fewer replicas, as many as there are hosts."""
+        return self.min_replicas is not None and self.min_replicas < self.replicas
+
+
+@dataclass(frozen=True)
+class JobRecord:
+    """What was submitted, without arguments and environment."""
+
+    app: str = ""
+    roles: tuple[RoleNote, ...] = ()
+    max_retries: int = 0
+    end_on_failure: bool = True
+
+    @classmethod
+    def from_data(cls, data: object) -> "JobRecord | None":
+        """Reads what ``record_of`` gives; ``None`` if it is something else."""
+        try:
+            roles = [
+                RoleNote(
+                    str(role["name"]),
+                    int(role["replicas"]),
+                    str(role.get("image", "")),
+                    str(role.get("entrypoint", "")),
+                    role.get("min_replicas"),
+                )
+                for role in data["roles"]  # type: ignore[index]  # the errors of other shapes are caught
+            ]
+            retries, ends = data.get("max_retries", 0), data.get("end_on_failure", True)  # type: ignore[attr-defined]  # as above
+            return cls(str(data.get("app", "")), tuple(roles), int(retries), bool(ends))  # type: ignore[attr-defined]  # as above
+        except (KeyError, TypeError, ValueError, AttributeError):
+            return None
+
+
+@dataclass(frozen=True)
+class JobNotes:
+    """What the latest attempt of a job noted."""
+
+    attempt: int = 0
+    codes: Mapping[Key, int] = field(default_factory=dict)
+    """Exit codes as a shell gives them."""
+    ended_ns: Mapping[Key, int] = field(default_factory=dict)
+    """When replicas ended that did not succeed."""
+    failed_step: tuple[int, int] | None = None
+    """Index of the role whose step was the first to fail, and its exit code."""
+    hosts: Mapping[int, Sequence[str]] = field(default_factory=dict)
+    """The nodes of a role, by its index."""
+    host_of: Mapping[Key, str] = field(default_factory=dict)
+    """The node of a replica that may share it with others of its role."""
+    errors: Mapping[Key, str] = field(default_factory=dict)
+    """Error files of replicas, as JSON on one line."""
+    end: int | None = None
+    """Exit code of the script; ``None`` if it did not come to its end."""
+    over_ns: int = 0
+    """When the attempt came to an end."""
+    killed: bool = False
+    """Whether the script was asked to end from outside."""
+    done: bool = False
+    """Whether all replicas have ended after that."""
+    requeued: bool = False
+
+    @property
+    def over(self) -> bool:
+        """Whether the attempt has come to an end in any way."""
+        return self.end is not None or self.killed or self.requeued
+
+    def was_ended(self, key: Key) -> bool:
+        """Whether a replica was ended with its job rather than ended the job."""
+        if self.codes.get(key) not in (_TERM, _KILL):
+            return False
+        return self.killed or key != self._first_bad
+
+    @property
+    def replica_failed(self) -> bool:
+        """Whether a replica failed by itself."""
+        return any(code and not self.was_ended(key) for key, code in self.codes.items())
+
+    def failed_alone(self, index: int) -> int | None:
+        """Exit code of the step of a role if it was the first to fail, and no replica's failure
+        explains that; else ``None``."""
+        if self.killed or self.failed_step is None or self.failed_step[0] != index:
+            return None
+        return None if self.replica_failed else self.failed_step[1]
+
+    @cached_property
+    def _first_bad(self) -> Key | None:
+        """The first replica that did not succeed: nothing but itself ended it in a running job."""
+        bad = [key for key, code in self.codes.items() if code]
+        # notes of the same instant: an exit is a cause rather than a signal is
+        return min(
+            bad,
+            key=lambda k: (self.ended_ns.get(k, 0), self.codes[k] in (_TERM, _KILL), k),
+            default=None,
+        )

@@ -1,0 +1,190 @@
+"""Submits a job exactly once, whatever becomes of the answer of ``sbatch``."""
+
+import re
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from types import FrameType
+
+from torchx._startup.lazy_logger import get_logger
+from torchx.errors import (
+    BackendUnavailable,
+    CommandFailed,
+    JobStartError,
+    ProgramNotFound,
+    TorchXError,
+    UnexpectedReply,
+)
+from torchx.schedulers._core.command import Waiting
+
+from ._client import MIN_INTERVAL_S, PROGRAMS, RETRY_PAUSES_S, cancel, queue
+
+logger = get_logger(__name__)
+
+SBATCH_TIMEOUT_S = 300.0
+LOOKS_S = 2.0
+"""How long a job is looked for that the controller has probably not taken."""
+UNKNOWN_WORDS_S = 10.0
+"""The same of a job that sbatch says it could not submit, for a reason that is not known here."""
+LATE_JOB_S = 30.0
+"""How long a job is looked for that the controller may be about to take."""
+
+_NOT_ARRIVED = re.compile(r"unable to contact|connection refused|standby", re.I)
+_REFUSAL = re.compile(
+    r"invalid|unrecognized|unknown option|not permitted|denied|not allowed|not authorized|exceeds?|"
+    r"limit|violates|requested|no such|does not exist|unavailable|can ?not be satisfied|refused|"
+    r"line breaks|unable to open|must be|requires?|ambiguous|empty|not found|too (?:many|large)",
+    re.I,
+)
+"""Slurm's words for what is wrong with a job itself, so that it cannot run."""
+
+
+def submit(command: list[str], token: str) -> tuple[str, str]:
+    """Id and cluster (often empty) of the job that the command submits, never twice.
+
+    The job carries the token: where the answer of sbatch is lost, the job is looked for before
+    anything is tried again.
+
+    Raises:
+        JobStartError: if Slurm refuses the job.
+        BackendUnavailable: if it could not be reached.
+    """
+    waiting = Waiting()
+    for pause_s in (*RETRY_PAUSES_S, None):
+        try:
+            return parse_job_id(PROGRAMS.run(command, timeout_s=SBATCH_TIMEOUT_S))
+        except ProgramNotFound:
+            raise
+        except CommandFailed as err:
+            _check_refusal(err, token)
+            words, arrived = str(err), True
+        except (BackendUnavailable, UnexpectedReply) as err:
+            words = str(err)
+            arrived = not _NOT_ARRIVED.search(words)
+        waiting.report(words)
+        found = _find_again(token, words, arrived)
+        if found is not None:
+            logger.info("the answer of sbatch was lost (%s), the job is `%s`", words, found)
+            return found, ""
+        if arrived:
+            break  # it may still be on its way: to submit again could make a second job
+        if pause_s is not None:
+            time.sleep(pause_s)
+    msg = (
+        f"sbatch failed, and squeue knows no job of it: {words}. "
+        f"If one turns up later, its command ends with `torchx:{token}:...`"
+    )
+    raise BackendUnavailable(msg)
+
+
+def _check_refusal(err: CommandFailed, token: str) -> None:
+    """Raises ``JobStartError`` if there is no job for sure.
+
+    Of words that this version does not know it is not believed before squeue knows no such job.
+    """
+    if err.exit_code < 0 or not err.stderr:
+        return
+    if _REFUSAL.search(err.stderr) or find_token(token, err.stderr, UNKNOWN_WORDS_S) is None:
+        msg = f"sbatch refused the job: {err.stderr}"
+        raise JobStartError(msg) from None
+
+
+def _find_again(token: str, words: str, arrived: bool) -> str | None:
+    if arrived:
+        return find_token(token, words, LATE_JOB_S)
+    try:
+        return find_token(token, words, 0.0)
+    except BackendUnavailable:  # as was to be expected
+        return None
+
+
+def find_token(token: str, why: str, within_s: float) -> str | None:
+    """Id of the job that carries the token; ``None`` if squeue knows none.
+
+    Args:
+        why: what sbatch said, for the message.
+        within_s: how long the job may take to appear; it is looked for less and less often.
+
+    Raises:
+        BackendUnavailable: if squeue cannot be reached, so that nobody can tell.
+    """
+    deadline = time.monotonic() + within_s
+    pause_s = MIN_INTERVAL_S
+    waiting = Waiting()
+    while True:
+        last = time.monotonic() >= deadline
+        try:
+            jobs = queue().jobs(newer_than=time.monotonic(), patient=False)
+        except BackendUnavailable as err:
+            if last or isinstance(err, ProgramNotFound):
+                msg = (
+                    f"it is not known whether the job was submitted: sbatch said `{why}`, and "
+                    f"{err}. The command of the job, if there is one, ends with "
+                    f"`torchx:{token}:...`"
+                )
+                raise BackendUnavailable(msg) from None
+            jobs = {}
+        for job in jobs.values():
+            if f" torchx:{token}:" in job.command:
+                return job.app_id
+        if last:
+            return None
+        waiting.report(f"the answer of sbatch was lost ({why}), looking for the job")
+        time.sleep(max(min(pause_s, deadline - time.monotonic()), 0.0))
+        pause_s = min(1.5 * pause_s, LATE_JOB_S / 6)
+
+
+def parse_job_id(stdout: str) -> tuple[str, str]:
+    """Id and cluster in what ``sbatch --parsable`` prints.
+
+    >>> parse_job_id("1234;blue"), parse_job_id("1234")
+    (('1234', 'blue'), ('1234', ''))
+    """
+    lines = stdout.strip().split("\n")
+    job_id, _, cluster = lines[-1].strip().partition(";")
+    if not (job_id.isascii() and job_id.isdecimal()):
+        raise UnexpectedReply("sbatch --parsable", stdout)
+    return job_id, cluster
+
+
+def temporary_folder() -> AbstractContextManager[str]:
+    """A folder for the script of a job without a ``job_dir``."""
+    import tempfile  # 3 ms that commands which submit nothing do not pay
+
+    return tempfile.TemporaryDirectory(prefix="torchx-sbatch-")
+
+
+@contextmanager
+def undone_by_signals(token: str) -> Iterator[None]:
+    """Ends the job that is submitted inside if SIGINT or SIGTERM comes before all is done."""
+    main = threading.current_thread() is threading.main_thread()
+    ours = main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+    def terminate(number: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the first one is heard
+        raise SystemExit(128 + number)
+
+    if ours:
+        signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield
+    except BaseException as err:
+        if not isinstance(err, Exception):
+            _take_back(token)
+        raise
+    finally:
+        if ours:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _take_back(token: str) -> None:
+    """Ends the job that was submitted, if it was."""
+    try:
+        found = find_token(token, "interrupted", LOOKS_S)
+        if found is not None:
+            cancel(found)
+            logger.warning("interrupted while job `%s` was submitted: it is cancelled", found)
+    except TorchXError as err:
+        logger.error("interrupted while a job was submitted, which may run: %s", err)

@@ -1,0 +1,32 @@
+"""Reads what the docstring of a component says of it and of its parameters."""
+
+from collections.abc import Callable
+
+_TIP_URL = "https://meta-pytorch.org/torchx/latest/component_best_practices.html"
+
+
+def get_fn_docstring(fn: Callable[..., object]) -> tuple[str, dict[str, str]]:
+    """Description of a function and of each of its parameters, from its Google-style docstring.
+
+    A parameter that is not described has a single space. Works for classes, too.
+    """
+    default = (
+        f"{getattr(fn, '__name__', 'component')} TIP: improve this help string by adding a"
+        f" docstring\nto your component (see: {_TIP_URL})"
+    )
+    import inspect
+
+    descriptions = dict.fromkeys(inspect.signature(fn).parameters, " ")
+    text = inspect.getdoc(fn)
+    if not text:
+        return default, descriptions
+    from docstring_parser import parse
+    from docstring_parser.common import DocstringStyle
+
+    docstring = parse(text, style=DocstringStyle.GOOGLE)
+    for param in docstring.params:
+        descriptions[param.arg_name] = param.description or " "
+    description = docstring.short_description or default
+    if docstring.long_description:
+        description += f"\n{docstring.long_description}"
+    return description, descriptions
