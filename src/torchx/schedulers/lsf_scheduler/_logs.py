@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from torchx.errors import LogsNotFound
 from torchx.schedulers._core import file_logs
 from torchx.schedulers._core.file_logs import PathsOf
-from torchx.schedulers._core.logs import LogChunk, LogQuery
+from torchx.schedulers._core.log_query import LogChunk, LogQuery
 from torchx.schedulers._core.snapshot import ReplicaKey
 from torchx.schedulers.api import Stream
 

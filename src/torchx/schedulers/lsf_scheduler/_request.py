@@ -1,7 +1,7 @@
 """The native request: a job array for each role, or one parallel job for all."""
 
 import copy
-import os.path
+import posixpath
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -64,7 +64,7 @@ class LsfBsub:
     def folder(self) -> str:
         """The folder of the app."""
         base = self.jobdir if self.jobdir is not None else f"{self.facts.home}/lsf"
-        return os.path.normpath(os.path.join(self.facts.cwd, base, self.app_id))
+        return posixpath.normpath(posixpath.join(self.facts.cwd, base, self.app_id))
 
     @property
     def record(self) -> AppRecord:
@@ -308,7 +308,7 @@ def _launch(request: LsfBsub, opts: LsfOpts, index: int, role: Role, note: RoleN
     runtime = runtime_of(role, opts, request.facts)
     in_dir = role.image in request.facts.dirs
     work_dir = role.image if in_dir else request.facts.cwd
-    work_dir = os.path.normpath(os.path.join(request.facts.cwd, work_dir))
+    work_dir = posixpath.normpath(posixpath.join(request.facts.cwd, work_dir))
     values = macros.Values(
         img_root=work_dir if runtime == "none" else "",
         app_id=request.app_id,

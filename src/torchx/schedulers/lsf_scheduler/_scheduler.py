@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from torchx._home import home_dir
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import BackendUnavailable
 from torchx.schedulers._core.snapshot import ReplicaSnapshot
@@ -24,7 +25,6 @@ from torchx.schedulers.api import (
     runopts,
 )
 from torchx.schedulers.ids import make_unique
-from torchx.specs._home import home_dir
 from torchx.specs.api import RetryPolicy
 from torchx.workspace.api import WorkspaceMixin
 
