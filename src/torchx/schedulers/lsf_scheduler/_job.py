@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+
+from torchx._startup.dataclass import field, light_dataclass
 
 MARK = "torchx:"
 """Begins the description of each job of TorchX; the folder of its app follows."""
@@ -63,7 +64,7 @@ def parse_job_name(name: str) -> tuple[str, int | None] | None:
     return found["app"], None if found["index"] == "gang" else int(found["index"])
 
 
-@dataclass(frozen=True)
+@light_dataclass(frozen=True)
 class RoleNote:
     """A role, as it is noted in the folder of its app."""
 
@@ -75,7 +76,7 @@ class RoleNote:
     min_replicas: int | None = None
 
 
-@dataclass(frozen=True)
+@light_dataclass(frozen=True)
 class AppRecord:
     """What was submitted, without arguments and environment."""
 
@@ -102,7 +103,7 @@ class AppRecord:
         return {"version": 1, "app": self.app, "roles": roles, **more}
 
 
-@dataclass(frozen=True)
+@light_dataclass(frozen=True)
 class Notes:
     """What the replicas noted while they ran."""
 

@@ -3,8 +3,8 @@
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from torchx._startup.dataclass import light_dataclass
 from torchx.errors import InvalidInput
 from torchx.schedulers._core.checks import ends_on_failure
 from torchx.schedulers.api import StructuredOpts
@@ -13,7 +13,7 @@ from torchx.specs.api import CfgVal
 RUNTIMES = ("docker", "apptainer", "none")
 
 
-@dataclass
+@light_dataclass
 class LsfOpts(StructuredOpts):
     queue: str | None = None
     """Queue; several are given as a b. Default: that of the cluster."""

@@ -4,8 +4,8 @@ import copy
 import posixpath
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
+from torchx._startup.dataclass import field, light_dataclass
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import InvalidInput, UnsupportedRequest
 from torchx.schedulers._core.checks import ends_on_failure
@@ -21,7 +21,7 @@ from ._script import REPLICA_MARK, REQUEUE_CODE, Launch, render_gang, render_rol
 logger = get_logger(__name__)
 
 
-@dataclass(frozen=True)
+@light_dataclass(frozen=True)
 class Facts:
     """What a request depends on and only this machine knows."""
 
@@ -33,7 +33,7 @@ class Facts:
     """Those of the roles' images that are directories."""
 
 
-@dataclass(frozen=True)
+@light_dataclass(frozen=True)
 class LsfJob:
     """One call of bsub."""
 
@@ -43,7 +43,7 @@ class LsfJob:
     """What is written into the folder of the app before, by name."""
 
 
-@dataclass(repr=False)
+@light_dataclass
 class LsfBsub:
     """The native request of ``lsf``. Its text is a script that would submit the same.
 

@@ -8,8 +8,8 @@ Variables in small letters are the script's own.
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from torchx._startup.dataclass import light_dataclass
 from torchx.version import __version__
 
 from ._job import RoleNote
@@ -221,7 +221,7 @@ exit "$torchx_code"
 """
 
 
-@dataclass(frozen=True)
+@light_dataclass(frozen=True)
 class Launch:
     """How the replicas of one role are run, in a runtime."""
 

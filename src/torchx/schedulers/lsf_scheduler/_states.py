@@ -1,9 +1,9 @@
 """States of LSF in the words of TorchX; the jobs and notes of an app as its snapshot."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 
+from torchx._startup.dataclass import field, light_dataclass
 from torchx.schedulers._core.exits import from_shell
 from torchx.schedulers._core.snapshot import AppSnapshot, ReplicaSnapshot, describe_failure
 from torchx.specs.api import AppState, Role, is_terminal
@@ -45,7 +45,7 @@ _TERM_WORDS = {
 _PEND_REASONS = 3
 
 
-@dataclass(frozen=True)
+@light_dataclass(frozen=True)
 class Row:
     """What LSF tells of one job, or of one element of an array."""
 
@@ -105,7 +105,7 @@ class Row:
         return self.description[len(MARK) :].rstrip() if marked else ""
 
 
-@dataclass(frozen=True)
+@light_dataclass(frozen=True)
 class AppView:
     """All that is known of an app: its jobs, and what was noted in its folder."""
 
@@ -157,7 +157,7 @@ class AppView:
         )
 
 
-@dataclass(frozen=True)
+@light_dataclass(frozen=True)
 class LsfSnapshot(AppSnapshot):
     """The snapshot of an app, with its jobs and the place of its files."""
 
