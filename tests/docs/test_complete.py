@@ -107,8 +107,6 @@ VARIABLE = re.compile(r"TORCHX(CONFIG|_[A-Z0-9_]*[A-Z0-9])")
 NOT_VARIABLES = {
     "TORCHX_DOCKERFILE",  # names of Python constants, in `__all__`
     "TORCHX_IGNORE",
-    "TORCHX_PROGRAM",  # as the next one
-    "TORCHX_SCRIPT",  # as the next one
     "TORCHX_RECORD",  # marks the end of a text in a script
 }
 

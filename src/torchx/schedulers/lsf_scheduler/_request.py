@@ -92,7 +92,7 @@ class LsfBsub:
         lines = ["#!/bin/bash", "set -e", f"mkdir -p {folder}/notes {folder}/logs"]
         for job in self.jobs():
             for name, text in job.scripts.items():
-                end = _delimiter(text, "TORCHX_SCRIPT")
+                end = _delimiter(text, "END_OF_SCRIPT")
                 lines.append(f"\ncat >{folder}/{name} <<'{end}'\n{text}{end}")
             lines.append(shlex.join(job.argv))
         return "\n".join(lines) + "\n"

@@ -289,7 +289,7 @@ def _run(role: RoleNote, launch: Launch) -> str:
             image=quote(launch.image),
             variables=variables,
             command=command,
-            end=_delimiter(lines, "TORCHX_PROGRAM"),
+            end=_delimiter(lines, "END_OF_PROGRAM"),
         )
     cd = f"cd -- {shlex.quote(launch.work_dir)} || exit\n" if launch.work_dir else ""
     return _RUN.format(cd=cd, variables=variables, command=command)

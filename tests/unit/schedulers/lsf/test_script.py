@@ -63,7 +63,7 @@ def logged(folder: Path, k: int = 0, suffix: str = "out") -> str:
 texts = st.text(st.characters(exclude_characters="\0", exclude_categories=("Cs",)), max_size=30)
 nasty = st.sampled_from(
     ["", "'", '"', "`id`", "$(id)", "$HOME", "${HOME}", "a,b;c=d", "\n", "\r\n", "\\", "\\n", "!!",
-     "EOF", "\nTORCHX_PROGRAM\n", "\nTORCHX_SCRIPT\n", "#BSUB -q x", "\n#BSUB -q x\n", "%J", "*",
+     "EOF", "\nEND_OF_PROGRAM\n", "\nEND_OF_SCRIPT\n", "#BSUB -q x", "\n#BSUB -q x\n", "%J", "*",
      "~", "ü火\U0001f525", "-n", "torchx_k", '"$torchx_k"']
 )  # fmt: skip
 values = st.one_of(texts, nasty, st.builds("".join, st.lists(st.one_of(nasty, texts), max_size=4)))
