@@ -27,6 +27,9 @@ class LazyMetadata:
         return entry_points(group=group)
 
 
+metadata = LazyMetadata()
+"""Clients replace its ``entry_points``, by its name in ``torchx.util.entrypoints``."""
+
 _scanned: "dict[tuple[str, ...], frozenset[bytes] | None]" = {}
 
 

@@ -4,7 +4,7 @@ It is apart from ``torchx.plugins`` so that a component file can be imported wit
 """
 
 import sys
-import threading
+from _thread import allocate_lock
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -47,7 +47,7 @@ class importing_plugin:
 class _Stdout:
     """The stream of the process, put back by the last of those who are in foreign code."""
 
-    _lock = threading.Lock()
+    _lock = allocate_lock()
     _users = 0
     _kept: "TextIO"
 

@@ -6,14 +6,10 @@ Without it each command that makes a scheduler or looks up a resource would impo
 
 import os
 import sys
-import threading
-from typing import TYPE_CHECKING
+from _thread import RLock
 
+from torchx._startup.entry_points import metadata
 from torchx.settings import ENV_TORCHX_NO_ENTRYPOINTS, ENV_TORCHX_PLUGINS_SOURCE
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
 
 _GROUPS = {
     "SCHEDULER": "schedulers",
@@ -23,26 +19,17 @@ _GROUPS = {
 }
 _SWITCHES = (ENV_TORCHX_PLUGINS_SOURCE, ENV_TORCHX_NO_ENTRYPOINTS)
 
-discovery_lock = threading.RLock()
+discovery_lock = RLock()
 """Held while plugins are imported. There is one for all that do so: each of them may be asked for
 by a module that another one imports, and two locks would be taken in either order."""
 
 
-def plugins(kind: str) -> "dict[str, Callable[..., Any]]":
-    """Factories by name, in a dict of the caller's own.
+def any_plugins(kind: str) -> bool:
+    """Says if there may be plugins of that kind, which ``torchx.plugins`` then finds.
 
     Args:
         kind: name of a ``PluginType``.
     """
-    if not any_plugins(kind):
-        return {}
-    from torchx.plugins import PluginType, find
-
-    return dict(find(PluginType[kind]))
-
-
-def any_plugins(kind: str) -> bool:
-    """Says if there may be plugins of that kind."""
     if "torchx.plugins" in sys.modules or any(os.environ.get(name) for name in _SWITCHES):
         return True
     group = _GROUPS[kind]
@@ -74,6 +61,4 @@ def _can_be_found(package: str) -> bool:
 
 
 def _advertised(group: str) -> bool:
-    from torchx.util import entrypoints
-
-    return any(True for _ in entrypoints.metadata.entry_points(group=group))
+    return any(True for _ in metadata.entry_points(group=group))

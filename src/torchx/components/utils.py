@@ -1,7 +1,6 @@
 """Components for everyday use: shell commands, python programs, copies."""
 
 import os
-import shlex
 from typing import Annotated
 
 import torchx.specs as specs
@@ -81,6 +80,8 @@ def sh(
         mounts: mounts, as `type=bind,src=/host,dst=/job[,readonly]`
         entrypoint: program to call with the arguments as they are, instead of a shell
     """
+    import shlex
+
     role_args = list(args) if entrypoint is not None else ["-c", shlex.join(args)]
     role_env = dict(env or {})
     role_env.setdefault("LOGLEVEL", os.environ.get("LOGLEVEL", "WARNING"))

@@ -5,9 +5,9 @@ from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any
 
+from torchx._resource_tags import IS_FRACTIONAL_TAG
 from torchx._startup.foreign_code import importing_plugin
 from torchx.plugins._types import PluginType
-from torchx.specs._resource import IS_FRACTIONAL_TAG
 
 _RESOURCE_FIELDS = ("cpu", "gpu", "memMB", "capabilities", "devices", "tags")
 

@@ -3,14 +3,18 @@
 import functools
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from torchx._resource_tags import IS_FRACTIONAL_TAG, RESOURCE_NAME_TAG
 from torchx.errors import InvalidInput
 from torchx.plugins._types import PluginType
-from torchx.specs._resource import IS_FRACTIONAL_TAG, RESOURCE_NAME_TAG, Resource
+
+if TYPE_CHECKING:
+    from torchx.specs import Resource
+
+    Fractionals = Callable[[Resource], Mapping[float, str]] | Mapping[float, str]
 
 F = TypeVar("F", bound=Callable[..., Any])
-Fractionals = Callable[[Resource], Mapping[float, str]] | Mapping[float, str]
 
 NAMED_RESOURCES_ATTR = "NAMED_RESOURCES"
 """Module attribute that maps names to the factories of the module's named resources."""
@@ -79,8 +83,8 @@ class register:
     def named_resource(
         name: str | None = None,
         aliases: list[str] | None = None,
-        fractionals: Fractionals | None = None,
-    ) -> Callable[[Callable[..., Resource]], Callable[..., Resource]]:
+        fractionals: "Fractionals | None" = None,
+    ) -> "Callable[[Callable[..., Resource]], Callable[..., Resource]]":
         """For a factory ``() -> Resource``, or ``(fractional: float = WHOLE) -> Resource``.
 
         Args:
@@ -97,7 +101,7 @@ class register:
 
         _check_name(name, PluginType.NAMED_RESOURCE)
 
-        def decorate(fn: Callable[..., Resource]) -> Callable[..., Resource]:
+        def decorate(fn: "Callable[..., Resource]") -> "Callable[..., Resource]":
             return _register_resource(fn, name or fn.__name__, aliases or [], fractionals)
 
         return decorate
@@ -121,15 +125,15 @@ def _check_name(name: object, plugin_type: PluginType) -> None:
 
 
 def _register_resource(
-    fn: Callable[..., Resource],
+    fn: "Callable[..., Resource]",
     name: str,
     aliases: list[str],
-    fractionals: Fractionals | None,
-) -> Callable[..., Resource]:
+    fractionals: "Fractionals | None",
+) -> "Callable[..., Resource]":
     module = sys.modules[fn.__module__]
 
     @functools.wraps(fn)
-    def base(*args: Any, **kwargs: Any) -> Resource:
+    def base(*args: Any, **kwargs: Any) -> "Resource":
         return _tag(fn(*args, **kwargs), name, fractional=False)
 
     _add(module, name, base, attribute=name if name != fn.__name__ else None)
@@ -144,14 +148,16 @@ def _register_resource(
     return base
 
 
-def _fraction_of(fn: Callable[..., Resource], fraction: float, name: str) -> Callable[[], Resource]:
+def _fraction_of(
+    fn: "Callable[..., Resource]", fraction: float, name: str
+) -> "Callable[[], Resource]":
     return lambda: _tag(fn(fraction), name, fractional=fraction < WHOLE)
 
 
 def _derive(
-    fn: Callable[..., Resource], name: str, base_name: str, make: Callable[[], Resource]
-) -> Callable[[], Resource]:
-    def factory() -> Resource:
+    fn: "Callable[..., Resource]", name: str, base_name: str, make: "Callable[[], Resource]"
+) -> "Callable[[], Resource]":
+    def factory() -> "Resource":
         return make()
 
     factory.__name__ = factory.__qualname__ = name
@@ -161,7 +167,7 @@ def _derive(
     return factory
 
 
-def _add(module: Any, name: str, factory: Callable[..., Resource], attribute: str | None) -> None:
+def _add(module: Any, name: str, factory: "Callable[..., Resource]", attribute: str | None) -> None:
     found = vars(module).setdefault(NAMED_RESOURCES_ATTR, {})
     if name in found:
         msg = (
@@ -180,21 +186,24 @@ def _add(module: Any, name: str, factory: Callable[..., Resource], attribute: st
         setattr(module, attribute, factory)
 
 
-def _tag(resource: Resource, name: str, *, fractional: bool) -> Resource:
+def _tag(resource: "Resource", name: str, *, fractional: bool) -> "Resource":
     resource.tags[RESOURCE_NAME_TAG] = name
     resource.tags[IS_FRACTIONAL_TAG] = fractional
     return resource
 
 
-def _fractions(fn: Callable[..., Resource], fractionals: Fractionals | None) -> Mapping[float, str]:
+def _fractions(
+    fn: "Callable[..., Resource]", fractionals: "Fractionals | None"
+) -> Mapping[float, str]:
     if not fractionals:
         return {}
     return fractionals(fn()) if callable(fractionals) else fractionals
 
 
-def powers_of_two_gpus(resource: Resource) -> dict[float, str]:
+def powers_of_two_gpus(resource: "Resource") -> dict[float, str]:
     """Fractions with half the GPUs of the one before, named by their number of GPUs.
 
+    >>> from torchx.specs import Resource
     >>> powers_of_two_gpus(Resource(cpu=8, gpu=4, memMB=1024))
     {1.0: '4', 0.5: '2', 0.25: '1'}
 
@@ -208,9 +217,10 @@ def powers_of_two_gpus(resource: Resource) -> dict[float, str]:
     return _halve(gpus, 1)
 
 
-def halve_mem_down_to(*, minGiB: int) -> Callable[[Resource], dict[float, str]]:
+def halve_mem_down_to(*, minGiB: int) -> "Callable[[Resource], dict[float, str]]":
     """Fractions with half the memory of the one before, named by their GiB, down to ``minGiB``.
 
+    >>> from torchx.specs import Resource
     >>> halve_mem_down_to(minGiB=16)(Resource(cpu=8, gpu=0, memMB=64 * 1024))
     {1.0: '64', 0.5: '32', 0.25: '16'}
 
@@ -218,7 +228,7 @@ def halve_mem_down_to(*, minGiB: int) -> Callable[[Resource], dict[float, str]]:
         ValueError: (from the result) if memory is not in whole GiB all the way down.
     """
 
-    def halve(resource: Resource) -> dict[float, str]:
+    def halve(resource: "Resource") -> dict[float, str]:
         mem = resource.memMB
         if mem <= 0 or mem % _MB_PER_GIB:
             msg = f"memMB must be a positive multiple of {_MB_PER_GIB} to be halved, given: {mem}"

@@ -62,9 +62,13 @@ def get_default_scheduler_name() -> str:
 
 def _plugin_factories() -> dict[str, SchedulerFactory]:
     """Factories that installed packages register, in a dict of the caller's own."""
-    from torchx._startup.plugin_lookup import plugins
+    from torchx._startup.plugin_lookup import any_plugins
 
-    return plugins("SCHEDULER")
+    if not any_plugins("SCHEDULER"):
+        return {}
+    from torchx.plugins import PluginType, find
+
+    return dict(find(PluginType.SCHEDULER))
 
 
 class _BuiltinFactory:

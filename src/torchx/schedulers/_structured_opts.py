@@ -6,6 +6,8 @@ import typing
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from typing_extensions import Self
+
 from torchx._startup.dataclass import MISSING, field, fields, light_dataclass
 from torchx.specs.api import CfgVal, InvalidRunConfigException, cases, runopts
 
@@ -22,6 +24,7 @@ class StructuredOpts(Mapping[str, CfgVal]):
     An instance is also a mapping of the option names to their values. A field that is itself a
     ``StructuredOpts`` is a group: its options are named ``<field>.<option>``.
 
+    >>> from dataclasses import dataclass
     >>> @dataclass
     ... class Opts(StructuredOpts):
     ...     queue: str = "default"
@@ -54,7 +57,7 @@ class StructuredOpts(Mapping[str, CfgVal]):
         return opts
 
     @classmethod
-    def from_cfg(cls: type[S], cfg: Mapping[str, CfgVal]) -> S:
+    def from_cfg(cls, cfg: Mapping[str, CfgVal]) -> Self:
         """Takes options by name, field name or camelCase; keeps those that are no fields.
 
         Raises:

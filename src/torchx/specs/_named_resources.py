@@ -3,10 +3,11 @@
 import os
 from collections.abc import Callable, Iterator, KeysView, Mapping
 
+from torchx._resource_tags import RESOURCE_NAME_TAG
 from torchx._words import did_you_mean
 from torchx.errors import UnknownName
 from torchx.settings import ENV_TORCHX_CUSTOM_NAMED_RESOURCES
-from torchx.specs._resource import NULL_RESOURCE, RESOURCE_NAME_TAG, Resource
+from torchx.specs._resource import NULL_RESOURCE, Resource
 
 ResourceFactory = Callable[[], Resource]
 
@@ -140,9 +141,13 @@ def _custom_module() -> Mapping[str, ResourceFactory]:
 
 
 def _plugins() -> Mapping[str, ResourceFactory]:
-    from torchx._startup.plugin_lookup import plugins
+    from torchx._startup.plugin_lookup import any_plugins
 
-    return plugins("NAMED_RESOURCE")
+    if not any_plugins("NAMED_RESOURCE"):
+        return {}
+    from torchx.plugins import PluginType, find
+
+    return find(PluginType.NAMED_RESOURCE)
 
 
 named_resources = _NamedResourcesLibrary()

@@ -2,10 +2,8 @@
 
 from typing import Any
 
+from torchx._resource_tags import IS_FRACTIONAL_TAG, RESOURCE_NAME_TAG
 from torchx._startup.dataclass import field, light_dataclass
-
-RESOURCE_NAME_TAG = "torchx/named_resources.name"
-IS_FRACTIONAL_TAG = "torchx/named_resources.is_fractional"
 
 
 @light_dataclass

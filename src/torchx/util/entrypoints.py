@@ -1,6 +1,6 @@
 """Finds plugins that installed packages advertise as entry points, at little cost."""
 
-from torchx._startup.entry_points import LazyMetadata
+from torchx._startup.entry_points import metadata as metadata
 from torchx._startup.lazy_logger import get_logger
 
 TYPE_CHECKING = False  # see `torchx/_startup/__init__.py`
@@ -11,10 +11,6 @@ if TYPE_CHECKING:
 logger = get_logger(__name__)
 
 _UNSET = object()
-
-
-metadata = LazyMetadata()
-"""Clients replace its ``entry_points``."""
 
 
 def _find(group: str) -> "dict[str, Any]":

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import logging
+    from collections.abc import Callable
 
 
 def get_logging_handler(destination: str = "null") -> "logging.Handler":
@@ -14,12 +15,22 @@ def get_logging_handler(destination: str = "null") -> "logging.Handler":
     """
     import logging
 
-    from torchx._startup.plugin_lookup import plugins
-    from torchx.util.entrypoints import check_loads
-
-    make = plugins("EVENT_HANDLER").get(destination)
+    make = _plugin(destination)
     if make is None:
         make = {"console": logging.StreamHandler, "null": logging.NullHandler}[destination]
-    check_loads(make, "event handler")
     handler: logging.Handler = make()
     return handler
+
+
+def _plugin(destination: str) -> "Callable[[], logging.Handler] | None":
+    from torchx._startup.plugin_lookup import any_plugins
+
+    if not any_plugins("EVENT_HANDLER"):
+        return None
+    from torchx.plugins import PluginType, find
+    from torchx.util.entrypoints import check_loads
+
+    make = find(PluginType.EVENT_HANDLER).get(destination)
+    if make is not None:
+        check_loads(make, "event handler")
+    return make

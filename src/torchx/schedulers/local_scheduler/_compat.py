@@ -1,11 +1,13 @@
 """What clients of the published package import, make, replace or look at."""
 
 import os
-import signal
 import time
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from torchx.specs.api import AppDryRunInfo, AppState, is_terminal
+
+if TYPE_CHECKING:
+    import signal
 
 
 class SignalException(BaseException):
@@ -15,7 +17,7 @@ class SignalException(BaseException):
     swallowed, as in the handlers of `logging`.
     """
 
-    def __init__(self, msg: str, sigval: signal.Signals) -> None:
+    def __init__(self, msg: str, sigval: "signal.Signals") -> None:
         super().__init__(msg)
         self.sigval = sigval
 

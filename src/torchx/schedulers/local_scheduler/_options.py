@@ -1,11 +1,10 @@
 """Options of ``local_cwd``."""
 
-from dataclasses import dataclass
-
+from torchx._startup.dataclass import light_dataclass
 from torchx.schedulers.api import StructuredOpts
 
 
-@dataclass
+@light_dataclass
 class Opts(StructuredOpts):
     log_dir: str | None = None
     """Directory for the replicas' log files. Default: below $TORCHX_HOME, until `torchx delete`."""

@@ -1,9 +1,9 @@
 """Builds the native request: what to run, where and with which environment, replica by replica."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from torchx._startup.dataclass import light_dataclass
 from torchx.errors import InvalidInput
 from torchx.settings import ENV_TORCHX_RANK0_HOST
 from torchx.specs._macros import MacroPlan
@@ -22,7 +22,7 @@ NAME_BYTES_MAX = 200
 """Bound on names that become file names, which may have 255 bytes with what is added to them."""
 
 
-@dataclass
+@light_dataclass
 class ReplicaParam:
     """One process to run."""
 
@@ -36,7 +36,7 @@ class ReplicaParam:
     """Working directory; ``None`` for the launcher's."""
 
 
-@dataclass
+@light_dataclass
 class PopenRequest:
     """The native request of ``local_cwd``."""
 

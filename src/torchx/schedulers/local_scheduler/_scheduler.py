@@ -2,7 +2,7 @@
 
 import builtins
 import os
-import threading
+import sys
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -366,7 +366,8 @@ def _as_opts(cfg: object) -> Opts:
 
 def _install_signal_handlers() -> None:
     """Makes SIGTERM and SIGINT raise in the main thread, so that ``finally`` ends the jobs."""
-    if threading.current_thread() is not threading.main_thread():
+    threading = sys.modules.get("threading")  # without it there is the main thread only
+    if threading is not None and threading.current_thread() is not threading.main_thread():
         return
     import signal
 

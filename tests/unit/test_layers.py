@@ -1,0 +1,184 @@
+"""Which package may import which: what a drawing of the packages and their imports must show.
+
+Imports inside functions count, those for type checkers alone do not.
+"""
+
+import ast
+import itertools
+from collections.abc import Callable, Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import torchx
+
+SRC = Path(torchx.__file__).parents[1]
+
+PURE = ("_options", "_request", "_states", "_parse", "_script")
+IMPURE = {"os", "subprocess", "time", "socket", "tempfile", "docker", "kubernetes", "boto3"}
+CORE_MAY_IMPORT = {
+    "torchx.errors",
+    "torchx.settings",
+    "torchx._files",
+    "torchx._home",
+    "torchx._retry",
+    "torchx._words",
+    "torchx._startup",
+    "torchx.specs",
+}
+
+
+class Import(NamedTuple):
+    """One module that another one imports."""
+
+    module: str
+    line: int
+    target: str
+
+    def __str__(self) -> str:
+        return f"{self.module} -> {self.target}"
+
+
+class Modules:
+    """The modules of the package, with what each of them imports."""
+
+    def __init__(self, src: Path) -> None:
+        self.files = {self._name(src, path): path for path in sorted(src.rglob("*.py"))}
+        self.imports = [found for name in self.files for found in self._imports(name)]
+
+    @staticmethod
+    def _name(src: Path, path: Path) -> str:
+        parts = path.relative_to(src).with_suffix("").parts
+        return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+    def _imports(self, module: str) -> Iterator[Import]:
+        path = self.files[module]
+        package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+        for node in executed(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                targets = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                targets = self._targets(node, package)
+            else:
+                continue
+            for target in dict.fromkeys(targets):
+                yield Import(module, node.lineno, target)
+
+    def _targets(self, node: ast.ImportFrom, package: str) -> list[str]:
+        base = node.module or ""
+        if node.level:
+            above = package.split(".")[: len(package.split(".")) - node.level + 1]
+            base = ".".join([*above, *filter(None, [node.module])])
+        names = [f"{base}.{alias.name}" for alias in node.names]
+        return [name if name in self.files else base for name in names]
+
+
+def executed(node: ast.AST) -> Iterator[ast.AST]:
+    """All nodes below, without what stands under ``if TYPE_CHECKING:``."""
+    for child in ast.iter_child_nodes(node):
+        yield child
+        if isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING":
+            yield from executed(ast.Module(child.orelse, []))
+        else:
+            yield from executed(child)
+
+
+MODULES = Modules(SRC)
+
+
+def unit(module: str) -> str:
+    """The room that a module is in: a package below ``torchx``, one scheduler, one of the parts
+    that schedulers share, a module of ``torchx.util``, which has no subject of its own."""
+    parts = module.split(".")
+    if parts[:2] == ["torchx", "util"]:
+        return ".".join(parts[:3])
+    if parts[:2] == ["torchx", "schedulers"] and len(parts) > 2:
+        apart = parts[2].endswith("_scheduler") or parts[2] in ("_core", "_kube", "_aws")
+        return ".".join(parts[:3]) if apart else "torchx.schedulers"
+    return ".".join(parts[:2])
+
+
+def is_scheduler(module: str) -> bool:
+    return module.endswith("_scheduler")
+
+
+def found_by(rule: Callable[[Import], bool]) -> list[str]:
+    return [f"{i} (line {i.line})" for i in MODULES.imports if rule(i)]
+
+
+def test_no_circle_between_packages() -> None:
+    graph: dict[str, set[str]] = {}
+    for found in MODULES.imports:
+        if found.target in MODULES.files and unit(found.target) != unit(found.module):
+            graph.setdefault(unit(found.module), set()).add(unit(found.target))
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as err:
+        circle = list(reversed(err.args[1]))
+        steps = [
+            str(i)
+            for a, b in itertools.pairwise(circle)
+            for i in MODULES.imports
+            if (unit(i.module), unit(i.target)) == (a, b)
+        ]
+        pytest.fail("\n".join([" -> ".join(circle), *steps]))
+
+
+def core_imports_too_much(found: Import) -> bool:
+    return (
+        unit(found.module) == "torchx.schedulers._core"
+        and found.target.startswith("torchx")
+        and unit(found.target) not in {*CORE_MAY_IMPORT, "torchx.schedulers._core"}
+    )
+
+
+def test_what_schedulers_share_imports_no_scheduler_and_not_their_interface() -> None:
+    assert found_by(core_imports_too_much) == []
+
+
+def imports_another_scheduler(found: Import) -> bool:
+    here, there = unit(found.module), unit(found.target)
+    above = there in ("torchx.runner", "torchx.cli")
+    return is_scheduler(here) and (above or (is_scheduler(there) and there != here))
+
+
+def test_a_scheduler_imports_no_other_one_nor_what_uses_schedulers() -> None:
+    assert found_by(imports_another_scheduler) == []
+
+
+def imports_the_world(found: Import) -> bool:
+    package, _, file = found.module.rpartition(".")
+    pure = is_scheduler(package) and file in PURE
+    acts = found.target.partition(".")[0] in IMPURE
+    return pure and (acts or found.target == f"{package}._client")
+
+
+def test_what_is_pure_in_a_scheduler_imports_nothing_that_acts() -> None:
+    checked = {m for m in MODULES.files if m.rpartition(".")[2] in PURE and "_scheduler." in m}
+    assert len(checked) >= 6, "the pure files have other names now"
+    assert found_by(imports_the_world) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "targets"),
+    [
+        ("import os.path", ["os.path"]),
+        ("def f():\n    from . import b", ["p.b"]),
+        ("from .b import thing", ["p.b"]),
+        ("from p import b, thing", ["p.b", "p"]),
+        ("if TYPE_CHECKING:\n    import a\nelse:\n    import b", ["b"]),
+        ("try:\n    import a\nexcept ImportError:\n    pass", ["a"]),
+    ],
+)
+def test_imports_are_found_wherever_they_stand(
+    source: str, targets: list[str], tmp_path: Path
+) -> None:
+    package = tmp_path / "p"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "b.py").write_text("")
+    (package / "a.py").write_text(source)
+    found = [i.target for i in Modules(tmp_path).imports if i.module == "p.a"]
+    assert found == targets
