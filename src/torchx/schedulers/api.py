@@ -6,6 +6,7 @@ import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from torchx._retry import with_retries
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import InvalidInput, UnknownApp, UnsupportedRequest
 from torchx.schedulers._core import logs
@@ -28,7 +29,6 @@ from torchx.schedulers._core.responses import (
     SchedulerFeatures,
     Stream,
 )
-from torchx.schedulers._core.retry import with_retries
 from torchx.schedulers._core.snapshot import (
     AppSnapshot,
     ReplicaKey,

@@ -236,7 +236,7 @@ def cancel(app_id: str, cluster: str = "") -> None:
     try:
         with_retries(lambda: PROGRAMS.run(command), RETRY_PAUSES_S, Waiting().transient)
     except CommandFailed as err:
-        if re.search(r"already (?:completing|completed)|invalid job id", err.stderr, re.I):
+        if re.search(r"already (?:completing|completed)|invalid job id", err.stderr, re.IGNORECASE):
             return
         msg = f"`scancel {app_id}` failed: {err.stderr}"
         raise InvalidInput(msg) from None

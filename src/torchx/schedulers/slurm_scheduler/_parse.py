@@ -179,9 +179,10 @@ def expand_hosts(text: str) -> list[str]:
     """
     hosts = []
     for word in re.findall(r"(?:[^,\[]|\[[^\]]*\])+", text):
-        parts = []
-        for piece in re.split(r"(\[[^\]]*\])", word):
-            parts.append(_expand_ranges(piece[1:-1]) if piece.startswith("[") else [piece])
+        parts = [
+            _expand_ranges(piece[1:-1]) if piece.startswith("[") else [piece]
+            for piece in re.split(r"(\[[^\]]*\])", word)
+        ]
         hosts += ["".join(choice) for choice in itertools.product(*parts)]
     return hosts
 
