@@ -4,15 +4,16 @@ import functools
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from torchx._startup.dataclass import MISSING, field, fields, light_dataclass
 from torchx.specs.api import CfgVal, InvalidRunConfigException, cases, runopts
 
 if TYPE_CHECKING:
     from dataclasses import Field
+    from typing import TypeVar
 
-S = TypeVar("S", bound="StructuredOpts")
+    S = TypeVar("S", bound="StructuredOpts")
 
 
 @light_dataclass
@@ -55,7 +56,7 @@ class StructuredOpts(Mapping[str, CfgVal]):
         return opts
 
     @classmethod
-    def from_cfg(cls: type[S], cfg: Mapping[str, CfgVal]) -> S:
+    def from_cfg(cls: "type[S]", cfg: Mapping[str, CfgVal]) -> "S":
         """Takes options by name, field name or camelCase; keeps those that are no fields.
 
         Raises:
