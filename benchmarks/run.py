@@ -97,6 +97,14 @@ WORKLOADS = [
     script("line_latency", p50_ms=Budget(10, "value"), p95_ms=Budget(25, "value")),
     script("wait_latency", p50_ms=Budget(20, "value")),
     script("slurm_dryrun", one_role_s=FIFTIETH, many_roles_s=TENTH),
+    # the yardstick is our own slurm in the same process
+    script("lsf_dryrun", times_slurm=Budget(2, "value")),
+    start(
+        "lsf_dryrun_echo",
+        *("torchx", "run", "--dryrun", "-s", "lsf", "-cfg", "runtime=none", "utils.echo"),
+        times_bare=6,
+    ),
+    script("lsf_watch", calls_per_min=Budget(31, "value")),  # 30, and the first at once
     script("slurm_watch", calls_per_min=Budget(65, "value")),
     script("slurm_follow", calls_per_min=Budget(6, "value"), cpu_ms_per_s=TENTH),
     Workload(

@@ -73,10 +73,10 @@ MUTANTS = {
         "        return False\n",
         "test_following_gives_all_lines_to_the_last",
     ),
-    "every replica costs a question": Mutant(
+    "replicas cost questions": Mutant(
         "        return parse_job(records[0]) if records else None\n",
         "        found = parse_job(records[0]) if records else None\n"
-        "        for _ in found.replicas if found else ():\n            show(app_id)\n"
+        "        for _ in found.replicas[::20] if found else ():\n            show(app_id)\n"
         "        return found\n",
         "test_the_number_of_queries_does_not_grow_with_replicas[describe]",
     ),
@@ -121,11 +121,12 @@ def test_a_mutant_fails_the_suite(name: str, tmp_path: Path) -> None:
     out = run_suite(
         tmp_path, SAMPLE.replace(text, instead), f"mutant/test_spool.py::TestSpool::{row}"
     )
-    assert re.search(rf"^FAILED mutant/test_spool.py::TestSpool::{re.escape(row)}", out, re.M), out
+    noticed = rf"^FAILED mutant/test_spool.py::TestSpool::{re.escape(row)}"
+    assert re.search(noticed, out, re.MULTILINE), out
 
 
 def test_the_sample_itself_passes_those_rows(tmp_path: Path) -> None:
     rows = {f"mutant/test_spool.py::TestSpool::{mutant.row}" for mutant in MUTANTS.values()}
     out = run_suite(tmp_path, SAMPLE, *sorted(rows))
-    assert not re.search(r"^(FAILED|ERROR|SKIPPED) .*test_spool", out, re.M), out
-    assert len(re.findall(r"^PASSED", out, re.M)) >= len(rows)
+    assert not re.search(r"^(FAILED|ERROR|SKIPPED) .*test_spool", out, re.MULTILINE), out
+    assert len(re.findall(r"^PASSED", out, re.MULTILINE)) >= len(rows)

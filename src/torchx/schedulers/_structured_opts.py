@@ -11,9 +11,8 @@ from torchx.specs.api import CfgVal, InvalidRunConfigException, cases, runopts
 
 if TYPE_CHECKING:
     from dataclasses import Field
-    from typing import TypeVar
 
-    S = TypeVar("S", bound="StructuredOpts")
+    from typing_extensions import Self
 
 
 @light_dataclass
@@ -56,7 +55,7 @@ class StructuredOpts(Mapping[str, CfgVal]):
         return opts
 
     @classmethod
-    def from_cfg(cls: "type[S]", cfg: Mapping[str, CfgVal]) -> "S":
+    def from_cfg(cls, cfg: Mapping[str, CfgVal]) -> "Self":
         """Takes options by name, field name or camelCase; keeps those that are no fields.
 
         Raises:

@@ -333,6 +333,15 @@ class Scheduler(abc.ABC, Generic[T]):
                 self.end_rest(snapshot)
             return _explained(self, snapshot).fatal
 
+    def needs_watcher(self, app_id: str) -> bool:
+        """Whether the rest of the app is ended after a failure only while somebody waits for it."""
+        if self.features.ends_on_failure or not _defines(self, "look"):
+            return False
+        snapshot = self.snapshot(app_id)
+        if snapshot is None or snapshot.terminal or len(snapshot.replicas) < 2:
+            return False
+        return snapshot.ends_on_failure
+
     def close(self) -> None:
         """Releases local resources. May be called again."""
 
@@ -373,7 +382,7 @@ class Scheduler(abc.ABC, Generic[T]):
             LogsNotFound: (a ``RuntimeError``) if it has no such role or replica.
             UnsupportedRequest: for what the features do not declare; all of these at the call.
         """
-        if not _defines(self, "read_logs"):
+        if not _has(self, "read_logs"):
             raise self._unsupported("log_iter")
         times = {"since": since, "until": until}
         return logs.lines_of(
@@ -405,9 +414,7 @@ class Scheduler(abc.ABC, Generic[T]):
             UnsupportedRequest: at the call, if the scheduler cannot merge logs.
         """
         # an override of the published method wins over this faster way
-        if not _defines(self, "read_logs") or _overridden_below(
-            type(self), "log_iter", "read_logs"
-        ):
+        if not _defines(self, "read_logs"):
             raise self._unsupported("log_blocks")
         times = {"since": since, "until": until}
         return _log_blocks(
@@ -480,7 +487,7 @@ def _explained(scheduler: Scheduler[Any], snapshot: AppSnapshot) -> AppSnapshot:
 def _log_reader(scheduler: Scheduler[Any], snapshot: AppSnapshot) -> "LogReader | None":
     """Reads the lines of one app; ``None`` where the scheduler has no logs."""
     features = scheduler.features
-    if not _defines(scheduler, "read_logs") or not features.logs:
+    if not _has(scheduler, "read_logs") or not features.logs:
         return None
     from torchx.schedulers._core.verbs import LogReader
 
@@ -491,8 +498,20 @@ def _log_reader(scheduler: Scheduler[Any], snapshot: AppSnapshot) -> "LogReader 
     )
 
 
+_VERBS = {"look": "describe", "read_logs": "log_iter"}
+"""The verb that follows from a hook, as clients override it."""
+
+
 def _defines(scheduler: Scheduler[Any], hook: str) -> bool:
-    """Whether a scheduler is written with that hook, rather than with the verbs themselves."""
+    """True if a scheduler is written with that hook, rather than with the verb itself.
+
+    A client's subclass that overrides the verb is asked for the verb: what it runs on may be out of
+    reach of the hook that it inherits.
+    """
+    return _has(scheduler, hook) and not _overridden_below(type(scheduler), _VERBS[hook], hook)
+
+
+def _has(scheduler: Scheduler[Any], hook: str) -> bool:
     return getattr(type(scheduler), hook, None) is not getattr(Scheduler, hook)
 
 

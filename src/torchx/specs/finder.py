@@ -503,10 +503,11 @@ def get_builtin_source(
     module = inspect.getmodule(fn)
     assert module is not None
     source = inspect.getsource(module)
-    imports = []
-    for node in ast.parse(source).body:
-        if isinstance(node, (ast.Import, ast.ImportFrom)):
-            imports.append(ast.get_source_segment(source, node) or "")
+    imports = [
+        ast.get_source_segment(source, node) or ""
+        for node in ast.parse(source).body
+        if isinstance(node, (ast.Import, ast.ImportFrom))
+    ]
     helpers = _helpers(source, inspect.getsource(fn), component.fn_name)
     return "\n".join([*imports, "\n", *helpers, inspect.getsource(fn)])
 

@@ -1,9 +1,9 @@
 """States of Slurm in the words of TorchX; a job's records and notes as a snapshot of its app."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
-from torchx._startup.dataclass import light_dataclass
 from torchx.schedulers._core.exits import from_shell
 from torchx.schedulers._core.snapshot import (
     AppSnapshot,
@@ -46,7 +46,7 @@ SLURM_STATES: Mapping[str, AppState] = {
     "STOPPED": AppState.PENDING,
     "UPDATE_DB": AppState.RUNNING,
 }
-"""What TorchX calls the states of Slurm; NeMo-Run looks for the first key a state begins with."""
+"""States of Slurm in the words of TorchX; NeMo-Run looks for the first key that begins one."""
 
 
 def appstate_from_slurm_state(slurm_state: str) -> AppState:
@@ -72,8 +72,7 @@ def native_state(job: Mapping[str, Any]) -> str:
     return str(state or "")
 
 
-@light_dataclass(frozen=True)
-class Component:
+class Component(NamedTuple):
     """One component of a heterogeneous job, or a job of one component."""
 
     name: str
@@ -84,12 +83,12 @@ class Component:
     reason: str = ""
     hosts: tuple[str, ...] = ()
     resource: Resource | None = None
-    """What was allocated on a node; ``None`` if that is not told."""
+    """Its allocation on a node; ``None`` if that is not reported."""
     user: str = ""
 
     @property
-    def told_reason(self) -> str:
-        """Why it waits or how it ended; empty if that is not told."""
+    def known_reason(self) -> str:
+        """Slurm's word for why it waits or how it ended; empty if there is none."""
         return "" if self.reason in ("None", "") else self.reason
 
     @property
@@ -99,16 +98,15 @@ class Component:
         return role if role and digits.isascii() and digits.isdecimal() else None
 
 
-@light_dataclass(frozen=True)
-class NativeJob:
-    """What squeue or sacct tells of a job."""
+class NativeJob(NamedTuple):
+    """The record of a job by squeue or sacct."""
 
     app_id: str
     components: tuple[Component, ...]
     work_dir: str = ""
     command: str = ""
     restarts: int = -1
-    """-1 if it is not told."""
+    """-1 if it is not reported."""
 
     @property
     def ours(self) -> "tuple[Component, ...]":
@@ -142,8 +140,7 @@ def job_state(states: Iterable[AppState]) -> AppState:
 # -- the snapshot -------------------------------------------------------------------------------
 
 
-@light_dataclass(frozen=True)
-class JobView:
+class JobView(NamedTuple):
     """All that is known of a job: its native record, and what it noted itself."""
 
     app_id: str
@@ -152,7 +149,7 @@ class JobView:
     job_dir: JobDir | None = None
     record: JobRecord | None = None
     words: str = ""
-    """What Slurm said where the job runs, of one that failed before a replica did."""
+    """Slurm's messages where the job runs, of one that failed before a replica did."""
 
     @property
     def state(self) -> AppState:
@@ -165,14 +162,14 @@ class JobView:
 
     @property
     def restarts(self) -> bool:
-        """Whether a failure of this attempt is followed by another attempt."""
+        """True if a failure of this attempt is followed by another attempt."""
         notes, record = self.notes, self.record
         if notes is None or record is None or notes.killed or notes.end is not None:
             return False
         return notes.attempt < record.max_retries and not is_terminal(self.state)
 
 
-@light_dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class SlurmSnapshot(AppSnapshot):
     """The snapshot of a job, with the place of its files."""
 
@@ -180,7 +177,7 @@ class SlurmSnapshot(AppSnapshot):
 
 
 def snapshot(view: JobView) -> SlurmSnapshot:
-    """All that is told of a job."""
+    """The snapshot of a job."""
     roles = _roles(view)
     replicas = [replica for i, role in enumerate(roles) for replica in _replicas(view, i, role)]
     restarts = view.native.restarts if view.native is not None else -1
@@ -284,7 +281,7 @@ def _outcome_by_job(
     """Of a replica that noted nothing: what its component and its step tell."""
     state, native, reason = view.state, "", ""
     if component is not None:
-        state, native, reason = component.state, component.native, component.told_reason
+        state, native, reason = component.state, component.native, component.known_reason
     if not is_terminal(view.state):
         words = {AppState.PENDING: reason, AppState.FAILED: native}
         return state, None, words.get(state, "")
@@ -337,7 +334,7 @@ _REASONS = {
     "QOSMaxJobsPerUserLimit": "the QOS lets you run no more jobs at once",
     "ReqNodeNotAvail": "nodes that it needs are down or reserved",
 }
-"""Why a job may wait longer than for its turn."""
+"""Reasons for which a job may wait longer than for its turn."""
 
 
 def _message(view: JobView, replicas: Sequence[ReplicaSnapshot]) -> str:
@@ -349,11 +346,14 @@ def _message(view: JobView, replicas: Sequence[ReplicaSnapshot]) -> str:
         found.append(f"{describe_failure(failed)}, the job starts again ({restart})")
     for component in view.native.components if view.native is not None else ():
         text = component.native
-        if component.told_reason:
-            why = _REASONS.get(component.told_reason, "").format(id=view.app_id)
-            text += f" ({component.told_reason}{': ' if why else ''}{why})"
+        if component.known_reason:
+            waits = component.state is AppState.PENDING
+            why = _REASONS.get(component.known_reason, "").format(id=view.app_id) if waits else ""
+            text += f" ({component.known_reason}{': ' if why else ''}{why})"
         found.append(text)
     found.append(view.words)
-    # what is a replica's reason is told with it
-    told = {replica.reason for replica in replicas if replica.state is AppState.FAILED}
-    return "; ".join(text for text in dict.fromkeys(found) if text and text not in told)
+    # a replica's reason is reported with it
+    reported = {replica.reason for replica in replicas if replica.state is AppState.FAILED}
+    if reported:
+        reported.add("RUNNING")
+    return "; ".join(text for text in dict.fromkeys(found) if text and text not in reported)
