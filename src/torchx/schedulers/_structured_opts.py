@@ -6,6 +6,8 @@ import typing
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from typing_extensions import Self
+
 from torchx._startup.dataclass import MISSING, field, fields, light_dataclass
 from torchx.specs.api import CfgVal, InvalidRunConfigException, cases, runopts
 
@@ -55,7 +57,7 @@ class StructuredOpts(Mapping[str, CfgVal]):
         return opts
 
     @classmethod
-    def from_cfg(cls: type[S], cfg: Mapping[str, CfgVal]) -> S:
+    def from_cfg(cls, cfg: Mapping[str, CfgVal]) -> Self:
         """Takes options by name, field name or camelCase; keeps those that are no fields.
 
         Raises:
