@@ -238,7 +238,10 @@ class LocalScheduler(Scheduler[Opts]):
     def _let_go_of_ended(self) -> None:
         """Closes what connects this process with jobs that ended and were not looked at since."""
         for app_id in [app.id for app in self._known_apps() if app.cut_off]:
-            self.look(app_id)
+            try:
+                self.look(app_id)
+            except OSError:  # of another job than the one that is started: its next look tells it
+                continue
 
     def _known_apps(self) -> "builtins.list[_LocalAppDef]":
         return [*getattr(self, "_apps", {}).values()]
