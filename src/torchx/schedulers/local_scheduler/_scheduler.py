@@ -238,7 +238,10 @@ class LocalScheduler(Scheduler[Opts]):
     def _let_go_of_ended(self) -> None:
         """Closes what connects this process with jobs that ended and were not looked at since."""
         for app_id in [app.id for app in self._known_apps() if app.cut_off]:
-            self.look(app_id)
+            try:
+                self.look(app_id)
+            except OSError:  # of another job than the one that is started: its next look tells it
+                continue
 
     def _known_apps(self) -> "builtins.list[_LocalAppDef]":
         return [*getattr(self, "_apps", {}).values()]
@@ -268,12 +271,13 @@ class LocalScheduler(Scheduler[Opts]):
         running = [*_active(store)]
         running.sort(key=lambda item: -item[0].created_ns)
         for record, state in running:
-            yield AppSnapshot.row(record.app_id, record.name, state)
+            yield AppSnapshot(record.app_id, name=record.name, native_state=state)
         seen = {record.app_id for record, _ in running}
         states = AppState.__members__
         for row in store.finished():
             if row[0] not in seen:
-                yield AppSnapshot.row(row[0], row[5], states.get(row[2], AppState.UNKNOWN))
+                state = states.get(row[2], AppState.UNKNOWN)
+                yield AppSnapshot(row[0], name=row[5], native_state=state)
 
     def describe_native(self, app_id: str) -> AppDryRunInfo[PopenRequest] | None:
         """The request that was submitted, with its app."""
