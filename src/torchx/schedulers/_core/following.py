@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 THREAD_NAME = "torchx-follow"
 
-_HOLD_S = 0.1
+HOLD_S = 0.1
 """How long a line of one replica waits for older ones of others."""
 _PATIENCE_S = 5.0
 """How long the first lines wait until all replicas are being read."""
@@ -49,10 +49,10 @@ def follow_merged(followers: Sequence[Follower]) -> Iterator[LogChunk]:
         threading.Thread(
             target=_feed, args=(order, follower, found), name=THREAD_NAME, daemon=True
         ).start()
-    merge = _Merge([follower.key for follower in followers])
+    merge = Merge([follower.key for follower in followers])
     try:
         while merge.failure is None and merge.live:
-            merge.add(_take(found, _HOLD_S if merge.held else None))
+            merge.add(_take(found, HOLD_S if merge.held else None))
             yield from joined(merge.ready())
         yield from joined(merge.rest())
         if merge.failure is not None:
@@ -87,16 +87,16 @@ def _take(found: "SimpleQueue[Any]", timeout_s: float | None) -> list[Any]:
     return items
 
 
-class _Merge:
+class Merge:
     """Holds lines of several replicas until it is known that none before them will come."""
 
-    def __init__(self, keys: Sequence[LogKey]) -> None:
+    def __init__(self, keys: Sequence[LogKey] = ()) -> None:
         self.live = {*range(len(keys))}
         """The replicas that are still being read, by their order."""
         self.held: list[tuple[int, int, int, float, bytes]] = []
         """Time, replica, number, arrival and text of lines: the first is the next to give."""
         self.failure: BaseException | None = None
-        self._keys = keys
+        self._keys = [*keys]
         self._latest = [-1] * len(keys)
         """Time of the latest line of each replica."""
         self._silent = {*range(len(keys))}
@@ -104,6 +104,13 @@ class _Merge:
         self._began = time.monotonic()
         self._since: float | None = None
         """When the first lines could be given: each replica was being read."""
+
+    def join(self, key: LogKey) -> int:
+        """The order of one that is read from now on; nobody waits for its first line."""
+        self._keys.append(key)
+        self._latest.append(-1)
+        self.live.add(len(self._keys) - 1)
+        return len(self._keys) - 1
 
     def add(self, items: Iterable[Any]) -> None:
         """Takes what ``_feed`` put on the queue."""
@@ -130,7 +137,7 @@ class _Merge:
             self._since = now
         passed_ns = min((self._latest[order] for order in self.live), default=0)
         held = self.held
-        while held and (held[0][0] <= passed_ns or now - max(held[0][3], self._since) >= _HOLD_S):
+        while held and (held[0][0] <= passed_ns or now - max(held[0][3], self._since) >= HOLD_S):
             yield self._next()
 
     def rest(self) -> Iterator[LogChunk]:

@@ -21,7 +21,7 @@ _CALL_S = 30.0
 
 logger = get_logger(__name__)
 
-Deliver = Callable[[LogSource, Sequence[bytes]], Awaitable[None]]
+Deliver = Callable[[LogSource, Sequence[bytes], bool], Awaitable[None]]
 
 
 class LogStreams:
@@ -34,7 +34,8 @@ class LogStreams:
             given up, and the pauses before them.
         pod_of: the pod as it is known, maybe a little late; ``None`` if there is none.
         next_change: waits until pods have changed.
-        deliver: takes new lines; waits while there is no room for them.
+        deliver: takes new lines, and whether the last of them lacks its newline; waits while there
+            is no room for them.
     """
 
     def __init__(
@@ -97,7 +98,7 @@ class LogStreams:
 
     async def _end(self, source: LogSource, position: LogPosition, whole: bool) -> bool:
         if lines := position.finish():
-            await self._deliver(source, lines)
+            await self._deliver(source, lines, True)
         return whole
 
     async def _given_up(
@@ -136,7 +137,7 @@ class LogStreams:
                 raise api_error(request, Answer(stream.code, stream.headers, body), self._user)
             async for chunk in stream.chunks():
                 if lines := position.feed(chunk):
-                    await self._deliver(source, lines)
+                    await self._deliver(source, lines, False)
 
     def stop_following(self, source: LogSource) -> None:
         """Closes the stream of a container that has ended; what is missing is asked for then."""
