@@ -5,12 +5,12 @@ import json
 import os
 import re
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.fake_kube.server import FakeKube
+from tests.kube_relay import KubeRelay
 from torchx.schedulers._kube.calls import JOBS, PODS, SERVICES, Selection
 from torchx.schedulers._kube.connect import connect
 from torchx.schedulers.kubernetes_scheduler import KubernetesScheduler, create_scheduler
@@ -129,6 +129,10 @@ class TestKubernetesOnAFake(KubernetesContract):
         return "any"
 
     @pytest.fixture
+    def host_dir(self):
+        pytest.skip("the fake node mounts nothing")
+
+    @pytest.fixture
     def kubeconfig(self, cluster, tmp_path, monkeypatch):
         cluster.reset()
         path = cluster.kubeconfig(tmp_path / "kubeconfig")
@@ -164,3 +168,51 @@ def faulty(cluster, action, match="", **more):
         yield
     finally:
         cluster.no_faults()
+
+
+# -- the real thing ------------------------------------------------------------------------------
+
+
+@pytest.mark.kubernetes
+class TestKubernetes(KubernetesContract):
+    """On the cluster of ``TORCHX_TEST_KUBECONFIG``, whose node has the image."""
+
+    timeout_s = 100
+    many_replicas = 12  # as many as a small node starts soon; more are tested on the fake
+
+    @pytest.fixture
+    def image(self):
+        return os.environ.get("TORCHX_TEST_KUBE_IMAGE", "torchx-test/python:3.11")
+
+    @pytest.fixture
+    def opts(self):
+        return {"grace_s": 1}  # `sh` as the first process of a container ignores SIGTERM
+
+    @pytest.fixture
+    def relay(self, tmp_path):
+        """What the scheduler talks to: it passes all on, or is away."""
+        path = os.environ.get("TORCHX_TEST_KUBECONFIG")
+        assert path, "set TORCHX_TEST_KUBECONFIG to the kubeconfig of a cluster for tests"
+        with KubeRelay(Path(path), tmp_path / "kubeconfig") as relay:
+            yield relay
+
+    @pytest.fixture
+    def kubeconfig(self, relay, monkeypatch):
+        monkeypatch.setenv("KUBECONFIG", relay.kubeconfig)
+        return os.environ["TORCHX_TEST_KUBECONFIG"]
+
+    @pytest.fixture
+    def backend_away(self, relay):
+        return relay.away
+
+    @pytest.fixture
+    def refuse_submission(self, relay):
+        return lambda after: relay.refusing(r"^(POST|PATCH) (?!.*dryRun)", skip=after, times=1)
+
+    @pytest.fixture
+    def refuse_end(self, relay):
+        return lambda: relay.refusing("^(PATCH|DELETE) ")
+
+    @pytest.fixture
+    def queries(self, relay):
+        return lambda: sum(not STREAM.search(call) for call in relay.calls)

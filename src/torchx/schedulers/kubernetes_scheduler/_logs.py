@@ -44,8 +44,18 @@ def read_logs(
     of_jobs, of_pods = selections(*app_id.split(":", 1))
     known = {selection: start.get(selection) for selection in (of_jobs, of_pods)}
     with LogReader(kube, known, plan, wanted) as reader:
-        found = _followed(reader, plan, replicas) if query.follow else _all_now(reader)
-        yield from found
+        # lines that are chosen by their time must come one by one
+        ranged = (query.since_ns, query.until_ns) != (None, None)
+        batched = _one_by_one if ranged else joined
+        if query.follow:
+            for lines in _followed(reader, plan, replicas):
+                yield from batched(lines)
+        else:
+            yield from batched(_all_now(reader))
+
+
+def _one_by_one(chunks: Iterator[LogChunk]) -> Iterator[LogChunk]:
+    return chunks
 
 
 class Plan:
@@ -111,7 +121,7 @@ def _all_now(reader: LogReader) -> Iterator[LogChunk]:
     for chunk in reader:
         chunks.setdefault(chunk.source, []).append(chunk)
     sources = sorted(chunks, key=lambda s: (*_rank(s.tag), s.container))
-    return joined(merge_by_time([_stream(chunks[source]) for source in sources]))
+    return merge_by_time([_stream(chunks[source]) for source in sources])
 
 
 def _rank(key: Any) -> tuple[str, int, int]:
@@ -127,7 +137,9 @@ def _stream(chunks: Sequence[KubeChunk]) -> Iterator[LogChunk]:
             yield key, time_ns, text
 
 
-def _followed(reader: LogReader, plan: Plan, replicas: Sequence[ReplicaKey]) -> Iterator[LogChunk]:
+def _followed(
+    reader: LogReader, plan: Plan, replicas: Sequence[ReplicaKey]
+) -> Iterator[Iterator[LogChunk]]:
     """Lines of several replicas as they come, in the order of time but for what comes late."""
     merge = Merge([LogKey(role, k) for role, k in replicas])
     first = {key: order for order, key in enumerate(replicas)}
@@ -148,8 +160,8 @@ def _followed(reader: LogReader, plan: Plan, replicas: Sequence[ReplicaKey]) -> 
             if chunk.end:
                 merge.add([(order, None, None)])
         _expect_no_more(merge, plan, first)
-        yield from joined(merge.ready())
-    yield from joined(merge.rest())
+        yield merge.ready()
+    yield merge.rest()
 
 
 def _expect_no_more(merge: Merge, plan: Plan, first: Mapping[ReplicaKey, int]) -> None:
