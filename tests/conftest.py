@@ -55,6 +55,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     for name in SERIAL:
         if item.get_closest_marker(name):
             item.add_marker(pytest.mark.xdist_group(name))
+            return
 
 
 @pytest.fixture(autouse=True)

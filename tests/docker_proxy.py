@@ -2,6 +2,7 @@
 
 import contextlib
 import http.client
+import re
 import socket
 import socketserver
 import threading
@@ -27,6 +28,7 @@ class DockerProxy:
         """Method and path of each request, without the version of the API."""
         self._daemon = daemon
         self._away = False
+        self._refused = re.compile("")
         self._orders_left: int | None = None
         self._open: set[socket.socket] = set()
         outer = self
@@ -76,7 +78,7 @@ class DockerProxy:
         if path.startswith("/v1."):
             path = path[path.index("/", 1) :]
         self.calls.append((handler.command, path))
-        if handler.command == "POST" and self._orders_left is not None:
+        if self._orders_left is not None and self._refused.fullmatch(f"{handler.command} {path}"):
             if self._orders_left == 0:
                 _answer(handler, 500, b'{"message": "no space left on device"}')
                 return
@@ -104,8 +106,13 @@ class DockerProxy:
             self._away = False
 
     @contextlib.contextmanager
-    def refusing(self, after: int) -> Iterator[None]:
-        """Refuses orders after so many of them."""
+    def refusing(self, after: int = 0, what: str = "POST .*") -> Iterator[None]:
+        """Refuses some requests after so many of them.
+
+        Args:
+            what: an expression for method and path.
+        """
+        self._refused = re.compile(what)
         self._orders_left = after
         try:
             yield

@@ -32,8 +32,12 @@ NEEDS = {
     "mlflow": Need("MLflow", "pip install 'torchx[mlflow]'", "mlflow"),
 }
 ENGINES = tuple(name for name, need in NEEDS.items() if need.module is None)
-SERIAL = ("slurm",)
-"""Markers whose tests run one after the other: they fill a cluster and stop its daemons."""
+SERIAL = ("slurm", "torch")
+"""Markers whose tests run one after the other.
+
+Those of Slurm fill a cluster and stop its daemons. Jobs of PyTorch keep all cores busy, share a
+port, and give up on ranks that are late.
+"""
 
 
 def named_in(expression: str) -> frozenset[str]:

@@ -19,6 +19,8 @@ from torchx.schedulers.kubernetes_scheduler._states import pod_state
 from torchx.specs import AppState
 from torchx.testing.scheduler_suite import SchedulerContract
 
+KUBECONFIG = os.environ.get("TORCHX_TEST_KUBECONFIG")  # tests do not see such variables
+IMAGE = os.environ.get("TORCHX_TEST_KUBE_IMAGE", "torchx-test/python:3.11")
 STREAM = re.compile(r"/log\?|[?&]watch=1")
 """Streams: one for each container, and those that tell of changes."""
 
@@ -182,7 +184,7 @@ class TestKubernetes(KubernetesContract):
 
     @pytest.fixture
     def image(self):
-        return os.environ.get("TORCHX_TEST_KUBE_IMAGE", "torchx-test/python:3.11")
+        return IMAGE
 
     @pytest.fixture
     def opts(self):
@@ -191,15 +193,14 @@ class TestKubernetes(KubernetesContract):
     @pytest.fixture
     def relay(self, tmp_path):
         """What the scheduler talks to: it passes all on, or is away."""
-        path = os.environ.get("TORCHX_TEST_KUBECONFIG")
-        assert path, "set TORCHX_TEST_KUBECONFIG to the kubeconfig of a cluster for tests"
-        with KubeRelay(Path(path), tmp_path / "kubeconfig") as relay:
+        assert KUBECONFIG, "set TORCHX_TEST_KUBECONFIG to the kubeconfig of a cluster for tests"
+        with KubeRelay(Path(KUBECONFIG), tmp_path / "kubeconfig") as relay:
             yield relay
 
     @pytest.fixture
     def kubeconfig(self, relay, monkeypatch):
         monkeypatch.setenv("KUBECONFIG", relay.kubeconfig)
-        return os.environ["TORCHX_TEST_KUBECONFIG"]
+        return KUBECONFIG
 
     @pytest.fixture
     def backend_away(self, relay):

@@ -59,7 +59,7 @@ class TestLocalDocker(SchedulerContract):
     requires_resource = False
     timeout_s = 60
     many_replicas = 12  # as many as this machine starts soon; 300 are tested on a daemon of ours
-    # that an app was cancelled is no state of Docker's: a volume notes it, the second question
+    # Docker has no state for a cancelled app: it is noted in a volume, which is the second question
     most_queries = {"describe": 2, "list": 2, "log": 2, "cancel": 3, "delete": 8}  # noqa: RUF012 - of the suite
     native_states = (
         ("created", AppState.SUBMITTED),
@@ -118,6 +118,10 @@ class TestLocalDocker(SchedulerContract):
     @pytest.fixture
     def refuse_submission(self, proxy):
         return proxy.refusing
+
+    @pytest.fixture
+    def refuse_end(self, proxy):
+        return lambda: proxy.refusing(what="(POST|DELETE) /containers/.*")
 
     @pytest.fixture
     def native_objects(self, docker_client):

@@ -73,10 +73,10 @@ MUTANTS = {
         "        return False\n",
         "test_following_gives_all_lines_to_the_last",
     ),
-    "every replica costs a question": Mutant(
+    "replicas cost questions": Mutant(
         "        return parse_job(records[0]) if records else None\n",
         "        found = parse_job(records[0]) if records else None\n"
-        "        for _ in found.replicas if found else ():\n            show(app_id)\n"
+        "        for _ in found.replicas[::20] if found else ():\n            show(app_id)\n"
         "        return found\n",
         "test_the_number_of_queries_does_not_grow_with_replicas[describe]",
     ),

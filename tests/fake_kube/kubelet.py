@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from . import processes
 from .events import Recorder
 from .kinds import CONFIG_MAPS, NODES, PODS, SECRETS
 from .pod_env import command_line, environment
@@ -167,8 +168,9 @@ class Kubelet:
             await self._missing_image(key, running, name, image)
         restart = pod["spec"].get("restartPolicy", "Always")
         while True:
-            instance = Instance(_log(pod, name))
+            instance = Instance(_log(pod, name), started=now())
             running.instances.setdefault(name, []).append(instance)
+            self._report(key, running)
             await self._process(key, running, container, instance)
             code = instance.exit_code or 0
             if running.ending or restart == "Never" or (restart == "OnFailure" and code == 0):
@@ -194,7 +196,6 @@ class Kubelet:
         self, key: Key, running: Running, container: Object, instance: Instance
     ) -> None:
         pod = self.store.get(PODS, *key)
-        instance.started = now()
         behaviour = _behaviour(pod)
         try:
             if behaviour is not None:
@@ -222,15 +223,8 @@ class Kubelet:
         base["HOSTNAME"] = pod["spec"].get("hostname") or key[1]
         read, write = os.pipe()
         try:
-            process = await asyncio.create_subprocess_exec(
-                *words,
-                env={**base, **env},
-                cwd=container.get("workingDir") or self._folder.name,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=write,
-                stderr=write,
-                start_new_session=True,
-            )
+            folder = container.get("workingDir") or self._folder.name
+            process = await processes.start(words, {**base, **env}, folder, write)
         except (OSError, ValueError, IndexError) as err:
             os.close(read)
             instance.log.write(f"exec: {err}\n".encode())
@@ -239,8 +233,10 @@ class Kubelet:
         finally:
             os.close(write)
         instance.process = process
+        if running.ending:
+            processes.send_signal(process, signal.SIGKILL)
         self._report(key, running)
-        await _copied(read, instance.log)
+        await processes.copy_output(read, instance.log)
         code = await process.wait()
         instance.exit_code = code if code >= 0 else 128 - code
 
@@ -344,24 +340,11 @@ def _log(pod: Object, container: str) -> Log:
     return Log(int(annotations.get(LOG_CLOCK, 1)))
 
 
-async def _copied(descriptor: int, log: Log) -> None:
-    """Copies a pipe to the log until its other end is closed."""
-    loop = asyncio.get_running_loop()
-    reader = asyncio.StreamReader()
-    with os.fdopen(descriptor, "rb") as pipe:
-        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
-        while chunk := await reader.read(65536):
-            log.write(chunk)
-
-
 def _kill(running: Running, number: int) -> None:
     for instances in running.instances.values():
         for instance in instances:
-            if instance.process and instance.process.returncode is None:
-                try:
-                    os.killpg(instance.process.pid, number)
-                except ProcessLookupError:
-                    pass
+            if instance.process:
+                processes.send_signal(instance.process, number)
 
 
 def _state(instance: Instance) -> Object:

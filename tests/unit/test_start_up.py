@@ -36,6 +36,8 @@ SLOW = {
     "uuid",
     "yaml",
 }
+if sys.version_info < (3, 14):  # where `dataclasses` needs some of them
+    SLOW |= {"ast", "inspect", "tokenize"}
 SDKS = {"boto3", "docker", "hydra", "IPython", "kubernetes", "sagemaker", "torch"}
 
 
@@ -65,6 +67,12 @@ def test_importing_loads_no_scheduler_no_sdk_no_plugin_and_nothing_slow(module: 
 def test_the_package_alone_loads_its_version_and_nothing_else() -> None:
     before = set(run("print(*sys.modules)").split())
     assert loaded_by("torchx") - before == {"torchx", "torchx.version"}
+
+
+def test_a_runner_comes_without_events_and_what_is_for_logs_and_failures() -> None:
+    loaded = loaded_by("torchx.runner")
+    unused = {"torchx.runner.events", "torchx.runner._watching", "torchx.schedulers._core.verbs"}
+    assert loaded.isdisjoint(unused | {"logging", "threading"})
 
 
 def test_the_types_come_with_builders_and_linter_and_without_the_finder() -> None:

@@ -68,9 +68,22 @@ else:
         if "__init__" not in own:
             cls.__init__ = _first_init(cls)
             cls.__signature__ = _Signature(cls)
-        made = dataclass(init=False, repr=False, eq=False)(cls)
-        made.__dataclass_params__.frozen = frozen  # a frozen subclass asks for it
-        return made
+        _process(cls)
+        cls.__dataclass_params__.frozen = frozen
+        return cls
+
+    def _process(cls):
+        """Has the fields found. Nothing but frozen classes may derive from frozen ones, and these
+        from nothing else: light ones say that they are, and do not while that is checked here."""
+        light = [b for b in cls.__mro__[1:] if isinstance(vars(b).get("__signature__"), _Signature)]
+        frozen = [b for b in light if b.__dataclass_params__.frozen]
+        for base in frozen:
+            base.__dataclass_params__.frozen = False
+        try:
+            dataclass(init=False, repr=False, eq=False)(cls)
+        finally:
+            for base in frozen:
+                base.__dataclass_params__.frozen = True
 
     @recursive_repr()
     def _repr(self):

@@ -122,8 +122,10 @@ def configure_logging(level: int) -> None:
 
 
 def out(text: str, end: str = "\n") -> None:
-    """Writes a result to stdout at once."""
+    """Writes a result to stdout at once; to nowhere if it was closed from the start."""
     stdout = sys.stdout
+    if stdout is None:
+        return
     stdout.write(text + end)
     stdout.flush()
 

@@ -1,6 +1,7 @@
 """Keeps the values of secret environment variables out of what is shown."""
 
 import argparse
+import functools
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,7 @@ def add_show_secrets(subparser: argparse.ArgumentParser) -> None:
     )
 
 
+@functools.cache  # few names stand in many requests
 def looks_secret(name: str) -> bool:
     """Whether the name of an environment variable says that its value is a secret.
 
@@ -67,7 +69,8 @@ def mask_text(text: str, app: "dict[str, Any]", request: "Any" = None) -> str:
     """A rendered request with the secrets of the (unmasked) app masked, as far as text allows.
 
     Args:
-        request: the request as plain data, for secrets that come from elsewhere than the app.
+        request: the request, of mappings, lists and dataclasses, for secrets that come from
+            elsewhere than the app.
     """
     secrets = set(_secrets_in(request)) | {
         (str(name), str(value))
@@ -81,7 +84,10 @@ def mask_text(text: str, app: "dict[str, Any]", request: "Any" = None) -> str:
 
 
 def _secrets_in(value: "Any") -> "Iterator[tuple[str, str]]":
-    """Names and values of the secrets in plain data."""
+    """Names and values of the secrets in plain data and dataclasses."""
+    fields = getattr(type(value), "__dataclass_fields__", None)
+    if fields is not None:
+        value = {name: getattr(value, name) for name in fields}
     if isinstance(value, Mapping):
         for key, entry in value.items():
             if isinstance(key, str) and isinstance(entry, str) and entry and looks_secret(key):

@@ -22,8 +22,13 @@ from torchx.cli._run_args import (
 from torchx.cli.argparse_util import ArgOnceAction, torchxconfig_run
 from torchx.cli.cmd_base import SubCommand, parse_app_handle
 from torchx.cli.cmd_builtins import CmdBuiltins
-from torchx.errors import ComponentNotFoundException, ComponentValidationException
+from torchx.errors import (
+    BackendUnavailable,
+    ComponentNotFoundException,
+    ComponentValidationException,
+)
 from torchx.runner import Runner, config, get_runner
+from torchx.schedulers.api import one_look
 from torchx.specs import (
     TORCHX_CONTEXT_NAME,
     AppDryRunInfo,
@@ -286,7 +291,7 @@ class CmdRun(SubCommand):
         no_wait = no_wait or bool(local and cfg.get("detach"))
         if scheduler == "local_cwd":
             local_supervisor.while_starting(_import_reader)
-        self._attached = local and not cfg.get("detach")
+        self._attached = local and not cfg.get("detach") and _can_detach(runner, scheduler)
         self._launching = True
         with _component_errors(run_args):
             handle = runner.run_component(
@@ -300,19 +305,21 @@ class CmdRun(SubCommand):
         self._handle = handle
         _output.log().info("launched app: %s", handle)
         if not args.json:
-            _output.out(handle)
+            _tell(_output.out, handle)
 
         stream = run_args.log or run_args.tee_logs or (local and not no_wait)
         if stream or run_args.wait or (local and not no_wait):
             self._wait(runner, handle, run_args, stream, args.json)
             return
-        status = None if local and no_wait else runner.status(handle)
-        if local:
-            _output.log().info("follow it with: torchx log -t %s", handle)
-        elif status is not None:
-            _output.log().info("%s", status.format())
+        with one_look():
+            status = None if local and no_wait else runner.status(handle)
+            if local:
+                _output.log().info("follow it with: torchx log -t %s", handle)
+            elif status is not None:
+                _output.log().info("%s", status.format())
+            _report_unwatched(runner, handle)
         if args.json:
-            _output.out_json(_outcome_json(handle, status or (runner.status(handle))))
+            _tell(_output.out_json, _outcome_json(handle, status or (runner.status(handle))))
 
     def _wait(
         self, runner: Runner, handle: str, run_args: TorchXRunArgs, stream: bool, as_json: bool
@@ -322,14 +329,21 @@ class CmdRun(SubCommand):
             reader.start()
         self._reader = reader
         with _terminated_as_exception():
-            status = runner.wait(handle, wait_interval=1)
+            try:
+                status = runner.wait(handle, wait_interval=1)
+            except BackendUnavailable:
+                if not self._attached:
+                    _output.log().warning(
+                        "job `%s` may go on by itself; %s", handle, _advice(handle)
+                    )
+                raise
             if status is None:
                 msg = f"unknown status of `{handle}`, the scheduler does not know the app any more"
                 raise RuntimeError(msg)
             if reader is not None:
                 reader.join()
         if as_json:
-            _output.out_json(_outcome_json(handle, status))
+            _tell(_output.out_json, _outcome_json(handle, status))
         if status.state == AppState.SUCCEEDED:
             _output.log().info("job finished: %s", status.state)
             return
@@ -350,12 +364,38 @@ class CmdRun(SubCommand):
             message = f"interrupted by {name} while the job was being launched, see `torchx list`"
         else:
             message = (
-                f"job `{handle}` keeps running ({name} ended only this command);"
-                f" look at it with `torchx status {handle}`, follow it with"
-                f" `torchx log -t {handle}`, end it with `torchx cancel {handle}`"
+                f"job `{handle}` keeps running ({name} ended only this command); {_advice(handle)}"
             )
         _output.log().warning("%s", message)
         _output.error_json("Interrupted", message)
+
+
+def _advice(handle: str) -> str:
+    """What can be done about a job that goes on."""
+    return (
+        f"look at it with `torchx status {handle}`, follow it with `torchx log -t {handle}`,"
+        f" end it with `torchx cancel {handle}`"
+    )
+
+
+def _can_detach(runner: Runner, scheduler: str) -> bool:
+    """Whether jobs end with this command unless they are detached; containers go on anyway."""
+    known = scheduler == "local_cwd"  # saves making its options
+    return known or runner.scheduler_run_opts(scheduler).get("detach") is not None
+
+
+def _report_unwatched(runner: Runner, handle: str) -> None:
+    """Says of a job that nothing waits for whether that leaves out what its options ask for."""
+    needs_watcher = getattr(runner, "needs_watcher", None)  # a stand-in may lack it
+    try:
+        unwatched = needs_watcher is not None and needs_watcher(handle)
+    except BackendUnavailable:  # it is launched all the same
+        return
+    if unwatched:
+        _output.log().info(
+            "when a replica fails, nobody ends the others, since nothing waits for the job;"
+            " `-cfg on_failure=wait` says that this is wanted"
+        )
 
 
 def _parse_component_apart(
@@ -447,6 +487,14 @@ def _terminated_as_exception() -> Iterator[None]:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
+def _tell(write: Callable[[Any], None], result: object) -> None:
+    """Writes a result to stdout. The job does not end because nobody reads it any more."""
+    try:
+        write(result)
+    except BrokenPipeError:
+        _output.close_stdout()
+
+
 def _log_thread(runner: Runner, handle: str, tee: bool) -> "Thread":
     """A thread, not yet started, that writes the logs of the job to stderr."""
     if tee:
@@ -535,7 +583,7 @@ def _dryrun_text(info: "AppDryRunInfo[Any]", show_secrets: bool) -> str:
     app: dict[str, Any] = dataclasses.asdict(info.app) if info.app is not None else {}
     request = str(info)
     if not show_secrets:
-        request = _secrets.mask_text(request, app, _request_data(info))
+        request = _secrets.mask_text(request, app, info.request)
         app = _secrets.mask_app(app)
     shown = pformat(app, indent=2, width=80)
     return f"\n=== APPLICATION ===\n{shown}\n\n=== SCHEDULER REQUEST ===\n{request}"

@@ -440,6 +440,12 @@ class Runner:
         find = getattr(scheduler, "failed_replicas", None)
         return find(app_id, max_lines) if find is not None else ()
 
+    def needs_watcher(self, app_handle: AppHandle) -> bool:
+        """Whether a failure ends the app's other replicas only while ``wait`` watches."""
+        scheduler, app_id, _ = self._find(app_handle)
+        needs = getattr(scheduler, "needs_watcher", None)  # those of other packages may lack it
+        return bool(needs(app_id)) if needs is not None else False
+
     # -- ending -------------------------------------------------------------------------------
 
     def cancel(self, app_handle: AppHandle) -> None:

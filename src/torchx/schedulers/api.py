@@ -333,6 +333,15 @@ class Scheduler(abc.ABC, Generic[T]):
                 self.end_rest(snapshot)
             return _explained(self, snapshot).fatal
 
+    def needs_watcher(self, app_id: str) -> bool:
+        """Whether the rest of the app is ended after a failure only while somebody waits for it."""
+        if self.features.ends_on_failure or not _defines(self, "look"):
+            return False
+        snapshot = self.snapshot(app_id)
+        if snapshot is None or snapshot.terminal or len(snapshot.replicas) < 2:
+            return False
+        return snapshot.ends_on_failure
+
     def close(self) -> None:
         """Releases local resources. May be called again."""
 

@@ -1,6 +1,9 @@
 """Line 11 of what local jobs promise: whole lines, nothing lost, by time, and provably complete."""
 
 import os
+import signal
+import socket
+import subprocess
 import sys
 import threading
 import time
@@ -12,6 +15,7 @@ import pytest
 
 from torchx.errors import InvalidInput
 from torchx.schedulers.api import Stream
+from torchx.schedulers.local_scheduler import create_scheduler
 from torchx.specs.api import AppDef, AppState, Role
 
 from .jobs import make_app, sh, wait_for_end, wait_until
@@ -208,6 +212,98 @@ def test_a_line_without_end_does_not_fill_memory(scheduler):
     assert 0 < peak_kib < 40 * 1024
     (line,) = scheduler.log_iter(app_id, "w")
     assert len(line) == size
+
+
+def supervisor(app_id):
+    """Process id of the supervisor of a job."""
+    import json
+
+    journal = Path(os.environ["TORCHX_HOME"], "local/jobs", app_id, "journal").read_text()
+    return json.loads(journal.split("\n")[0])[4]
+
+
+def test_a_follower_outlives_a_supervisor_that_does_not_answer(scheduler):
+    app_id = scheduler.submit(
+        sh("echo first; while [ ! -e go ]; do sleep 0.02; done; echo last"), {}
+    )
+    pid = supervisor(app_id)
+    wait_until(lambda: list(scheduler.log_iter(app_id, "w")))
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        lines = iter(scheduler.log_iter(app_id, "w", should_tail=True))
+        assert next(lines) == "first\n"
+        rest = []
+        thread = threading.Thread(target=lambda: rest.extend(lines))
+        thread.start()
+        thread.join(1.5)  # longer than it waits for an answer
+        assert thread.is_alive()
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    Path("go").touch()
+    thread.join(30)
+    assert rest == ["last\n"]
+
+
+def test_cancelling_a_job_whose_supervisor_does_not_answer_cancels_it(scheduler):
+    app_id = scheduler.submit(sh("sleep 600"), {"detach": True, "grace_s": 1})
+    os.kill(supervisor(app_id), signal.SIGSTOP)
+    scheduler.cancel(app_id)
+    found = wait_for_end(scheduler, app_id)
+    assert found.state is AppState.CANCELLED
+    assert scheduler.list()[0].state is AppState.CANCELLED
+
+
+def test_more_followers_than_descriptors_are_served_and_do_not_keep_the_supervisor_busy():
+    code = (
+        "import resource, sys\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))\n"
+        "from torchx.schedulers.local_scheduler import create_scheduler\n"
+        "from torchx.specs.api import AppDef, Role\n"
+        "script = 'echo first; while [ ! -e go ]; do sleep 0.02; done; echo last'\n"
+        "app = AppDef('job', [Role('w', '', entrypoint='sh', args=['-c', script])])\n"
+        "scheduler = create_scheduler('test')\n"
+        "print(scheduler.submit(app, {}), flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    reader = create_scheduler("reader")
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as launcher:
+        assert launcher.stdout is not None
+        app_id = launcher.stdout.readline().strip()
+        pid = supervisor(app_id)
+        path = Path(os.environ["TORCHX_HOME"], "local/jobs", app_id, "sock")
+        crowd = []
+        try:
+            for _ in range(129):
+                connection = socket.socket(socket.AF_UNIX)
+                crowd.append(connection)
+                connection.setblocking(False)
+                connect(connection, path)
+            stat = Path(f"/proc/{pid}/stat")
+            wait_until(
+                lambda: {stat.read_text().rpartition(")")[2].split()[0] for _ in range(50)} == {"S"}
+            )
+            lines = iter(reader.log_iter(app_id, "w", should_tail=True))
+            assert next(lines) == "first\n"
+            Path("go").touch()
+            assert list(lines) == ["last\n"]
+        finally:
+            for connection in crowd:
+                connection.close()
+        assert wait_for_end(reader, app_id).state is AppState.SUCCEEDED
+        launcher.communicate()
+
+
+def connect(connection, path):
+    """Connects through a short name; gives up where the supervisor has no room."""
+    folder = os.open(path.parent, os.O_PATH)
+    try:
+        connection.connect(f"/proc/self/fd/{folder}/sock")
+    except BlockingIOError:
+        pass
+    finally:
+        os.close(folder)
 
 
 def test_unknown_apps_and_replicas_are_told_at_the_call(scheduler):

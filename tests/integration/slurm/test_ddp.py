@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from torchx.specs import AppState
+
 SCRIPT = Path(__file__).parents[3] / "examples/all_reduce.py"
 
 pytestmark = [
@@ -32,12 +34,12 @@ def torchx(*args: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def ddp(j: str) -> list[str]:
+def ddp(j: str, script: Path = SCRIPT) -> list[str]:
     """A job that shares its port with no other job on this machine."""
     with socket.create_server(("", 0)) as server:
         port = server.getsockname()[1]
     head = ["run", "--wait", "-s", "slurm", "-c", "partition=debug", "dist.ddp", "-j", j]
-    return [*head, "--memMB", "1500", "--rdzv_port", str(port), "--script", str(SCRIPT)]
+    return [*head, "--memMB", "1500", "--rdzv_port", str(port), "--script", str(script)]
 
 
 @pytest.mark.parametrize(("j", "nodes", "procs"), [("1x2", 1, 2), ("2x2", 2, 2), ("1:2x2", 2, 2)])
@@ -64,3 +66,27 @@ def test_a_rank_that_raises_is_the_error_of_the_job(slurm_cluster) -> None:
     assert status["state"] == "FAILED"
     error = json.loads(status["structured_error_msg"])["message"]
     assert "rank 1 was told to fail" in json.dumps(error)
+
+
+DIES = """
+import os, time
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+dist.barrier()
+if dist.get_rank() == 1:
+    os._exit(7)
+time.sleep(3600)
+"""
+
+
+def test_a_node_that_dies_does_not_keep_the_others_waiting(slurm_cluster, tmp_path) -> None:
+    script = tmp_path / "dies.py"
+    script.write_text(DIES)
+    done = torchx(*ddp("2x1", script))
+    assert done.returncode == 1, done.stderr
+    status = json.loads(torchx("status", "--json", done.stdout.strip()).stdout)
+    assert status["state"] == "FAILED"
+    states = [AppState(replica["state"]) for replica in status["roles"][0]["replicas"]]
+    assert sorted(states) == [AppState.FAILED, AppState.CANCELLED]
+    assert "ending the other replicas" in done.stderr

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.slurm_cluster import engine
-from torchx.errors import JobStartError
+from torchx.errors import BackendUnavailable, JobStartError, LogsNotFound
 from torchx.runner import get_runner
 from torchx.schedulers.slurm_scheduler import create_scheduler
 from torchx.specs import AppDef, AppState, Resource, Role, macros
@@ -77,6 +77,60 @@ def test_free_arguments_may_ask_for_the_same_in_another_way(cluster: Cluster):
     app_id, found = cluster.run(role, partition="gpu", sbatch_args=other, srun_args=steps)
     assert found.state is AppState.SUCCEEDED
     assert cluster.lines(app_id) == ["0 50\n"]
+
+
+def test_a_role_that_needs_no_gpu_leaves_the_nodes_that_have_some(cluster: Cluster):
+    cpus = sh("true", name="a", num_replicas=2, resource=Resource(2, 0, 64))
+    gpus = sh("echo $SLURMD_NODENAME", name="b", resource=Resource(1, 1, 64))
+    app_id, found = cluster.run(cpus, gpus)
+    assert found.state is AppState.SUCCEEDED
+    assert cluster.lines(app_id, "b")[0] in ("node3\n", "node4\n")
+
+
+def test_nodes_are_chosen_for_a_single_role(cluster: Cluster):
+    roles = [sh("echo $SLURMD_NODENAME", name=name) for name in ("a", "b")]
+    app_id, found = cluster.run(*roles, role_args="a: --constraint=gpu; b: --nodelist=node2")
+    assert found.state is AppState.SUCCEEDED
+    assert cluster.lines(app_id, "a")[0] in ("node3\n", "node4\n")
+    assert cluster.lines(app_id, "b") == ["node2\n"]
+
+
+def test_line_breaks_of_dos_arrive(cluster: Cluster):
+    value = "-----BEGIN-----\r\nMIIB\r\n"
+    role = sh('printf %s "$CERT" >cert', env={"CERT": value})
+    assert cluster.run(role)[1].state is AppState.SUCCEEDED
+    assert Path("cert").read_bytes() == value.encode()
+
+
+def test_a_job_that_cannot_start_its_replicas_says_what_slurm_says(cluster: Cluster):
+    app_id, found = cluster.run(sh("true"), srun_args="--nosuch=1")
+    assert found.state is AppState.FAILED
+    assert "unrecognized option '--nosuch=1'" in found.msg
+    assert "unrecognized option '--nosuch=1'" in found.structured_error_msg
+    with pytest.raises(LogsNotFound, match="unrecognized option '--nosuch=1'"):
+        cluster.lines(app_id)
+
+
+@pytest.mark.parametrize(
+    ("cfg", "replicas", "reason"),
+    [({"partition": "debug"}, 3, "PartitionNodeLimit"), ({"sbatch_args": "--hold"}, 1, "JobHeld")],
+)
+def test_a_job_that_cannot_start_says_why(cluster: Cluster, cfg, replicas, reason):
+    app_id = cluster.start(sh("true", num_replicas=replicas), **cfg)
+    found = cluster.until(lambda: reason in cluster.describe(app_id).msg)
+    assert found
+    assert cluster.describe(app_id).state is AppState.PENDING
+
+
+def test_a_range_of_replicas_bears_failures_down_to_its_least(cluster: Cluster):
+    script = f"[ {macros.replica_id} = 0 ] || exit 3; sleep 2; echo done"
+    role = Role("r", "", entrypoint="sh", args=["-c", script], num_replicas=2, min_replicas=1)
+    app_id, found = cluster.run(role, partition="debug")
+    assert found.state is AppState.SUCCEEDED
+    states = [r.state for r in found.roles_statuses[0].replicas]
+    assert states == [AppState.SUCCEEDED, AppState.FAILED]
+    assert cluster.lines(app_id) == ["done\n"]
+    assert [(f.replica, f.exit_code) for f in cluster.scheduler.failed_replicas(app_id)] == [(1, 3)]
 
 
 def test_a_failed_role_fails_the_app_and_its_replica_is_named(cluster: Cluster):
@@ -329,6 +383,18 @@ def test_waiting_survives_a_restart_of_the_controller(cluster: Cluster):
         assert status is not None
         assert status.state is AppState.SUCCEEDED
         assert [*runner.log_lines(handle, "r")] == ["start\n", "end\n"]
+
+
+def test_a_controller_that_is_away_is_told(cluster: Cluster):
+    app_id = cluster.start(sh("sleep 600"))
+    cluster.until(lambda: cluster.describe(app_id).state is AppState.RUNNING)
+    engine("stop", "slurmctld")
+    try:
+        with pytest.raises(BackendUnavailable, match="Slurm cannot be reached"):
+            cluster.scheduler.describe(app_id)
+    finally:
+        engine("start", "slurmctld")
+    assert cluster.describe(app_id).state is AppState.RUNNING
 
 
 def test_following_logs_asks_slurm_nothing(cluster: Cluster, tmp_path, monkeypatch):

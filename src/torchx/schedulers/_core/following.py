@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from torchx.errors import TorchXError
 
 from .logs import LogChunk, LogKey, joined
+from .merging import NEVER, LineQueue, TimedLine, limit_of
 
 if TYPE_CHECKING:
     from queue import SimpleQueue
@@ -19,9 +20,6 @@ HOLD_S = 0.1
 """How long a line of one replica waits for older ones of others."""
 _PATIENCE_S = 5.0
 """How long the first lines wait until all replicas are being read."""
-
-TimedLine = tuple[int, bytes]
-"""Nanoseconds since the epoch by the backend's clock; a whole line."""
 
 
 class Follower(Protocol):
@@ -52,7 +50,7 @@ def follow_merged(followers: Sequence[Follower]) -> Iterator[LogChunk]:
     merge = Merge([follower.key for follower in followers])
     try:
         while merge.failure is None and merge.live:
-            merge.add(_take(found, HOLD_S if merge.held else None))
+            merge.add(_take(found, HOLD_S if merge.holds() else None))
             yield from joined(merge.ready())
         yield from joined(merge.rest())
         if merge.failure is not None:
@@ -90,27 +88,24 @@ def _take(found: "SimpleQueue[Any]", timeout_s: float | None) -> list[Any]:
 class Merge:
     """Holds lines of several replicas until it is known that none before them will come."""
 
-    def __init__(self, keys: Sequence[LogKey] = ()) -> None:
+    def __init__(self, keys: Sequence[LogKey]) -> None:
         self.live = {*range(len(keys))}
         """The replicas that are still being read, by their order."""
-        self.held: list[tuple[int, int, int, float, bytes]] = []
-        """Time, replica, number, arrival and text of lines: the first is the next to give."""
         self.failure: BaseException | None = None
-        self._keys = [*keys]
+        self._queues = [LineQueue(key) for key in keys]
         self._latest = [-1] * len(keys)
-        """Time of the latest line of each replica."""
+        """Time of the latest line of each replica that has come."""
         self._silent = {*range(len(keys))}
-        self._number = 0
         self._began = time.monotonic()
         self._since: float | None = None
         """When the first lines could be given: each replica was being read."""
 
     def join(self, key: LogKey) -> int:
         """The order of one that is read from now on; nobody waits for its first line."""
-        self._keys.append(key)
+        self._queues.append(LineQueue(key))
         self._latest.append(-1)
-        self.live.add(len(self._keys) - 1)
-        return len(self._keys) - 1
+        self.live.add(len(self._queues) - 1)
+        return len(self._queues) - 1
 
     def add(self, items: Iterable[Any]) -> None:
         """Takes what ``_feed`` put on the queue."""
@@ -120,12 +115,13 @@ class Merge:
             if batch is None:
                 self.live.discard(order)
                 self.failure = self.failure or failure
-                continue
-            for written_ns, text in batch:
-                self._number += 1
-                heapq.heappush(self.held, (written_ns, order, self._number, arrived, text))
-            if batch:
+            elif batch:
+                self._queues[order].put(batch, arrived)
                 self._latest[order] = max(self._latest[order], batch[-1][0])
+
+    def holds(self) -> bool:
+        """Whether lines wait for others."""
+        return any(queue.batches for queue in self._queues)
 
     def ready(self) -> Iterator[LogChunk]:
         """Lines that all replicas have passed, or that have waited long enough for them."""
@@ -135,16 +131,27 @@ class Merge:
             if self._silent and now - self._began < _PATIENCE_S:
                 return
             self._since = now
-        passed_ns = min((self._latest[order] for order in self.live), default=0)
-        held = self.held
-        while held and (held[0][0] <= passed_ns or now - max(held[0][3], self._since) >= HOLD_S):
-            yield self._next()
+        if now - self._since < HOLD_S:
+            now = 0.0  # nothing has waited since then
+        passed_ns = min((self._latest[order] for order in self.live), default=NEVER)
+        yield from self._given(passed_ns, now - HOLD_S)
 
     def rest(self) -> Iterator[LogChunk]:
         """All lines that are still held."""
-        while self.held:
-            yield self._next()
+        yield from self._given(NEVER, 0.0)
 
-    def _next(self) -> LogChunk:
-        written_ns, order, _, _, text = heapq.heappop(self.held)
-        return self._keys[order], written_ns, text
+    def _given(self, passed_ns: int, before: float) -> Iterator[LogChunk]:
+        """Lines up to a time, and those that arrived before a moment."""
+        heap = [(q.head(), order) for order, q in enumerate(self._queues) if q.batches]
+        heapq.heapify(heap)
+        while heap:
+            head_ns, order = heap[0]
+            queue = self._queues[order]
+            waited = queue.batches[0][0] <= before
+            if head_ns > passed_ns and not waited:
+                return
+            heapq.heappop(heap)
+            limit_ns = limit_of(heap, order)
+            yield queue.take(limit_ns if waited else min(limit_ns, passed_ns))
+            if queue.batches:
+                heapq.heappush(heap, (queue.head(), order))

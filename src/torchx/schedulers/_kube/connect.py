@@ -1,15 +1,11 @@
 """A client for the cluster that the user's kubeconfig chooses."""
 
-from torchx.errors import TorchXError
+from torchx.errors import NotInstalled
 
 from .client import KubeClient
 from .config import Config
 from .discover import load_config
 from .retry import Patience
-
-
-class KubernetesNotInstalled(TorchXError, ModuleNotFoundError):
-    """The packages of the extra ``kubernetes`` are missing."""
 
 
 def connect(
@@ -18,7 +14,7 @@ def connect(
     """A client, and the context that was chosen; nothing is sent yet.
 
     Raises:
-        KubernetesNotInstalled: (a ``ModuleNotFoundError``) without the packages.
+        NotInstalled: (a ``ModuleNotFoundError``) without the packages of the extra.
         NoCluster, ConfigError: as ``load_config``.
     """
     try:
@@ -26,10 +22,7 @@ def connect(
     except ModuleNotFoundError as err:
         if err.name not in ("httpcore", "anyio"):
             raise
-        msg = (
-            f"the Kubernetes schedulers need the Python package `{err.name}`, "
-            "install it with: pip install 'torchx[kubernetes]'"
-        )
-        raise KubernetesNotInstalled(msg, name=err.name) from None
+        msg = f"the Kubernetes schedulers need the Python package `{err.name}`"
+        raise NotInstalled(msg, name=err.name, extra="kubernetes") from None
     config = load_config(kubeconfig, context)
     return KubeClient(HttpTransport(config), config.user.name, patience), config

@@ -16,13 +16,11 @@ from torchx.errors import BackendUnavailable
 from .answers import api_error, status_error
 from .calls import Answer, Call, Object, Selection, Stream, StreamTransport, call
 from .client import KubeClient, Listed
-from .errors import ApiError, Expired, NotSent, ServerBusy
+from .errors import AnswerLost, ApiError, Expired, ServerBusy
 
 WATCH_S = (300, 600)
 """Length of one watch: at its end it is opened again, so that a dead connection is noticed."""
 _GRACE_S = 30.0
-_FIRST_PAUSE_S = 0.1
-_LONGEST_PAUSE_S = 10.0
 _STEADY_S = 5.0
 """A watch that lasted so long was no failure."""
 
@@ -80,7 +78,7 @@ class LiveObjects:
                 await self._list(selection)
 
     async def _follow(self, selection: Selection) -> None:
-        pause_s = _FIRST_PAUSE_S
+        failures = 0
         warned = False
         while True:
             begun_s = anyio.current_time()
@@ -88,7 +86,7 @@ class LiveObjects:
                 if not self._version[selection]:
                     await self._list(selection)
                 async for _ in self._watch(selection):
-                    warned, pause_s = False, _FIRST_PAUSE_S
+                    warned, failures = False, 0
             except Expired:
                 self._version[selection] = ""
             except ServerBusy as err:
@@ -99,11 +97,11 @@ class LiveObjects:
                 return
             except BackendUnavailable as err:
                 # a connection that breaks is an everyday thing
-                warned = warned or (isinstance(err, NotSent) and self._warn(err))
+                warned = warned or (not isinstance(err, AnswerLost) and self._warn(err))
             if anyio.current_time() - begun_s >= _STEADY_S:
-                pause_s = _FIRST_PAUSE_S
-            await anyio.sleep(pause_s * random.uniform(0.5, 1))
-            pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+                failures = 0
+            await anyio.sleep(self._client.patience.pause_s(failures))
+            failures += 1
 
     def _warn(self, err: Exception) -> bool:
         logger.warning("%s; trying again until it answers", err)
@@ -132,7 +130,7 @@ class LiveObjects:
             async for lines in _complete_lines(stream):
                 any_change = False
                 for line in lines:
-                    event = json.loads(line)
+                    event = _event(request, line)
                     self._apply(selection, request, event)
                     any_change = any_change or event["type"] != "BOOKMARK"
                 if any_change:
@@ -150,6 +148,13 @@ class LiveObjects:
         self._version[selection] = str(obj["metadata"]["resourceVersion"])
 
 
+def first_cause(err: BaseException) -> BaseException:
+    """What went wrong first, without the groups that tasks put around it."""
+    while inner := getattr(err, "exceptions", ()):
+        err = inner[0]
+    return err
+
+
 def without_bookkeeping(obj: Object) -> Object:
     """The object without the record of who set which field, often a third of it."""
     metadata = obj["metadata"]
@@ -157,6 +162,16 @@ def without_bookkeeping(obj: Object) -> Object:
         return obj
     kept = {key: value for key, value in metadata.items() if key != "managedFields"}
     return {**obj, "metadata": kept}
+
+
+def _event(request: Call, line: bytes) -> Object:
+    try:
+        event: Object = json.loads(line)
+        if isinstance(event["object"], dict) and event["type"]:
+            return event
+    except (ValueError, TypeError, KeyError):
+        pass
+    raise AnswerLost(f"something else than an event came: {request}: {line[:200]!r}")
 
 
 def _watch_call(selection: Selection, version: str) -> Call:

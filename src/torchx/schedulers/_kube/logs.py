@@ -12,9 +12,11 @@ import anyio
 from anyio.abc import TaskGroup, TaskStatus
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
+from torchx.schedulers._core.log_query import LogQuery
+
 from .calls import PODS, Object, Selection, StreamTransport
 from .client import KubeClient, Listed
-from .live import LiveObjects
+from .live import LiveObjects, first_cause
 from .log_lines import parse_line
 from .log_sources import OVER, LogSource, state_of
 from .log_streams import LogStreams
@@ -23,12 +25,13 @@ HELD_BYTES = 8 * 1024 * 1024
 """Lines that wait for the reader; while there are more, nothing is read from the cluster."""
 _SPARE_FILES = 200
 _LATE_S = 15.0
+"""How long a stream may stay open after the end of its container."""
 _SETTLE_S = 0.05
 """Changes of pods within that time are looked at together."""
 
 
 @dataclass(frozen=True)
-class LogChunk:
+class PodLines:
     """Some lines of one log, as they came, with their times before them.
 
     Args:
@@ -62,21 +65,6 @@ class LogPlan:
     ended: bool
 
 
-@dataclass(frozen=True)
-class LogQuery:
-    """What to read of each log.
-
-    Args:
-        follow: wait for pods that are not there yet, and for lines, until the plan has ended.
-        since_ns: nanoseconds since 1970; the server shows the whole second.
-        tail: only so many last lines, and what comes then.
-    """
-
-    follow: bool = False
-    since_ns: int | None = None
-    tail: int | None = None
-
-
 class LogReader:
     """An iterator over chunks of all logs of a plan, in the order in which they arrive.
 
@@ -87,6 +75,8 @@ class LogReader:
             gave before, or ``None`` to list first.
         plan: called with the objects of each selection, again after each change while following;
             it must be quick, and runs in another thread.
+        query: of which ``follow``, ``since_ns`` (the server shows the whole second) and ``tail``
+            count. Following, pods that are not there yet are waited for until the plan has ended.
     """
 
     def __init__(
@@ -102,7 +92,7 @@ class LogReader:
         self._query = query
         self._stack = ExitStack()
         self._portal: BlockingPortal | None = None
-        self._queue: queue.SimpleQueue[LogChunk | BaseException | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[PodLines | BaseException | None] = queue.SimpleQueue()
         self._put_bytes = 0
         self._taken_bytes = 0
         self._wanting_room = threading.Event()
@@ -125,7 +115,7 @@ class LogReader:
     ) -> None:
         self._stack.close()
 
-    def __iter__(self) -> Iterator[LogChunk]:
+    def __iter__(self) -> Iterator[PodLines]:
         """Chunks until the plan has ended and all its logs were read.
 
         Raises:
@@ -134,16 +124,16 @@ class LogReader:
         while (chunks := self.take()) is not None:
             yield from chunks
 
-    def take(self, timeout_s: float | None = None) -> list[LogChunk] | None:
+    def take(self, timeout_s: float | None = None) -> list[PodLines] | None:
         """All chunks that are there, at least one, but for the time; ``None`` after the last.
 
         Raises:
             ApiError, BackendUnavailable: as iterating does.
         """
-        found: list[LogChunk] = []
+        found: list[PodLines] = []
         try:
             item = self._queue.get(timeout=timeout_s)
-            while isinstance(item, LogChunk):
+            while isinstance(item, PodLines):
                 found.append(item)
                 item = self._queue.get_nowait()
         except queue.Empty:
@@ -157,7 +147,7 @@ class LogReader:
         self._note_taken(found)
         return found
 
-    def _note_taken(self, chunks: Sequence[LogChunk]) -> None:
+    def _note_taken(self, chunks: Sequence[PodLines]) -> None:
         self._taken_bytes += sum(len(line) for chunk in chunks for line in chunk.lines)
         if self._wanting_room.is_set() and self.held_bytes() < HELD_BYTES // 2 and self._portal:
             self._wanting_room.clear()
@@ -176,7 +166,7 @@ class LogReader:
             try:
                 await self._read_all(streams)
             except Exception as err:  # noqa: BLE001 - raised by the iterator in its own thread
-                self._queue.put(_first_cause(err))
+                self._queue.put(first_cause(err))
         self._queue.put(None)
         with anyio.CancelScope(shield=True):
             await streams.close()
@@ -231,7 +221,7 @@ class LogReader:
         _allow_open_files(len(self._unfinished) + _SPARE_FILES)
         for source in fresh:
             tasks.start_soon(self._read, reader, source)
-        for source in self._unfinished - self._over:
+        for source in self._unfinished - self._over if self._query.follow else ():
             if state_of(source, self._pods.get((source.namespace, source.pod))) in OVER:
                 self._over.add(source)
                 tasks.start_soon(self._stop_late_stream, reader, source)
@@ -246,13 +236,13 @@ class LogReader:
 
     async def _read(self, reader: LogStreams, source: LogSource) -> None:
         whole = await reader.read(source)
-        self._queue.put(LogChunk(source, (), "done" if whole else "gone"))
+        self._queue.put(PodLines(source, (), "done" if whole else "gone"))
         self._unfinished.discard(source)
         self._unsettled.set()
 
     async def _deliver(self, source: LogSource, lines: Sequence[bytes], unended: bool) -> None:
         self._put_bytes += sum(map(len, lines))
-        self._queue.put(LogChunk(source, lines, unended=unended))
+        self._queue.put(PodLines(source, lines, unended=unended))
         while self.held_bytes() > HELD_BYTES:
             self._wanting_room.set()
             if self.held_bytes() > HELD_BYTES // 2:
@@ -261,13 +251,6 @@ class LogReader:
     async def _make_room(self) -> None:
         self._room.set()
         self._room = anyio.Event()
-
-
-def _first_cause(err: BaseException) -> BaseException:
-    """What went wrong first, without the groups around it."""
-    while inner := getattr(err, "exceptions", ()):
-        err = inner[0]
-    return err
 
 
 def _allow_open_files(count: int) -> None:

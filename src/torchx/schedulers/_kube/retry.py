@@ -1,4 +1,8 @@
-"""Bounded repetition of calls."""
+"""Bounded repetition of calls.
+
+Beside ``torchx._retry`` because a server may choose the pause, all of a call's repetitions share
+one limit of time, and between those of a create something is looked up.
+"""
 
 import random
 import time
@@ -21,6 +25,11 @@ class Patience:
     pauses_s: tuple[float, ...] = (0.1, 0.3, 1.0, 2.0, 4.0)
     longest_pause_s: float = 30.0
     total_s: float = 60.0
+
+    def pause_s(self, failures: int) -> float:
+        """The pause after so many failures in a row, the last one again and again."""
+        pauses_s = self.pauses_s or (0.0,)
+        return pauses_s[min(failures, len(pauses_s) - 1)] * random.uniform(0.5, 1.5)
 
 
 class Retries:

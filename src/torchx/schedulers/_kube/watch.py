@@ -10,7 +10,7 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from .calls import Object, Selection
 from .client import KubeClient, Listed
-from .live import LiveObjects
+from .live import LiveObjects, first_cause
 
 
 class Watch:
@@ -71,7 +71,7 @@ class Watch:
             try:
                 await self._live.run()
             except Exception as err:  # noqa: BLE001 - raised by `wait` in the thread that asks
-                self._failure = err
+                self._failure = first_cause(err)
                 self._changed.set()
         with anyio.CancelScope(shield=True):
             await streams.close()

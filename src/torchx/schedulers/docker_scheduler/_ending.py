@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from torchx._docker import WORKERS, in_parallel, translate_errors, with_retries
 from torchx._startup.lazy_logger import get_logger
-from torchx.errors import BackendUnavailable, DockerRefused
+from torchx.errors import BackendUnavailable, DockerRefused, TorchXError
 from torchx.schedulers.api import AppSnapshot, AppState
 from torchx.specs.api import is_terminal
 from torchx.version import __version__
@@ -47,19 +47,31 @@ def end(daemon: "Daemon", snapshot: AppSnapshot, cause: Cause) -> None:
     created = {r.native_id for r in live if r.state is AppState.SUBMITTED}
     ids = [r.native_id for r in live]
     is_new = _mark(daemon, snapshot.app_id, cause, ids)
-    stopped = stop_all(daemon, ids)
-    # what had ended by itself meanwhile keeps its state
-    kept = [i for i, was_live in zip(ids, stopped, strict=True) if was_live or i in created]
+    stops = stop_all(daemon, ids)
+    failures = [stop for stop in stops if isinstance(stop, TorchXError)]
+    # what had ended by itself meanwhile keeps its state, and what refuses to end has none
+    kept = [
+        container_id
+        for container_id, stop in zip(ids, stops, strict=True)
+        if stop is True or (stop is False and container_id in created)
+    ]
     if is_new and len(kept) < len(ids):
-        _unmark(daemon, snapshot.app_id, cause)
-        if kept:
-            _mark(daemon, snapshot.app_id, cause, kept)
+        try:
+            _unmark(daemon, snapshot.app_id, cause)
+            if kept:
+                _mark(daemon, snapshot.app_id, cause, kept)
+        except TorchXError as err:
+            failures.append(err)
+    if failures:
+        raise failures[0]
 
 
 def remove(daemon: "Daemon", snapshot: AppSnapshot) -> None:
     """Ends what runs of an app, and removes all of it, and the network with the last app."""
     live = [r.native_id for r in snapshot.replicas if not is_terminal(r.state)]
-    stop_all(daemon, live)
+    for stop in stop_all(daemon, live):
+        if isinstance(stop, TorchXError):
+            raise stop
     in_parallel(lambda container_id: _wait_for_end(daemon, container_id), live)
     daemon.remove_all(snapshot.app_id)
     for cause in _CAUSES:
@@ -67,15 +79,22 @@ def remove(daemon: "Daemon", snapshot: AppSnapshot) -> None:
     remove_network(daemon)
 
 
-def stop_all(daemon: "Daemon", ids: Sequence[str]) -> list[bool]:
+def stop_all(daemon: "Daemon", ids: Sequence[str]) -> list[bool | TorchXError]:
     """Asks the daemon to end containers, and does not wait long for that.
 
     Returns:
-        Whether there was something to end, for each.
+        For each whether there was something to end, or why it is not ended.
     """
     rounds = -(-len(ids) // WORKERS)
     wait_s = max(_ANSWER_S / max(rounds, 1), 0.1)
-    return in_parallel(lambda container_id: daemon.stop(container_id, wait_s), ids)
+
+    def stop(container_id: str) -> bool | TorchXError:
+        try:
+            return daemon.stop(container_id, wait_s)
+        except TorchXError as err:
+            return err
+
+    return in_parallel(stop, ids)
 
 
 def _wait_for_end(daemon: "Daemon", container_id: str) -> None:

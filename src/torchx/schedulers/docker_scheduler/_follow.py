@@ -7,11 +7,12 @@ from typing import Any
 
 from torchx.errors import DockerRefused
 from torchx.schedulers._core.following import follow_merged
+from torchx.schedulers._core.merging import TimedLine, as_chunk
 from torchx.schedulers.api import LogChunk, LogQuery
 
 from ._client import Daemon
 from ._events import EventCursor, wait_for_event
-from ._logs import OUTPUTS, Line, LineReader, Source, as_chunk, open_log, read, read_now
+from ._logs import OUTPUTS, LineReader, Source, open_log, read, read_now
 
 _REOPEN_S = 0.2
 _RESTART_S = 30.0
@@ -54,7 +55,7 @@ class Follower:
         self._unfinished: list[int] = []
         """Times of the lines that had no end when the last stream ended."""
 
-    def batches(self) -> Iterator[list[Line]]:
+    def batches(self) -> Iterator[list[TimedLine]]:
         """Whole lines as they come; an empty batch when the daemon begins to send them."""
         while not self._closed:
             # asked first: what was written before the end is read after it
@@ -75,7 +76,7 @@ class Follower:
         record = self._daemon.inspect(self._source.container_id)
         return "dead" if record is None else str((record.get("State") or {}).get("Status"))
 
-    def _rest(self) -> Iterator[list[Line]]:
+    def _rest(self) -> Iterator[list[TimedLine]]:
         """What an ended container has printed after what was given."""
         skip = dict(self._given)
         try:
@@ -85,7 +86,7 @@ class Follower:
             if err.status != 404:  # removed
                 raise
 
-    def _live(self) -> Iterator[list[Line]]:
+    def _live(self) -> Iterator[list[TimedLine]]:
         """One stream of the daemon: it ends with each attempt. Lines without end wait."""
         from docker.types import CancellableStream
 
@@ -111,7 +112,7 @@ class Follower:
             stream.close()
         self._unfinished = reader.begun()
 
-    def _note(self, batch: Sequence[Line], reader: LineReader) -> None:
+    def _note(self, batch: Sequence[TimedLine], reader: LineReader) -> None:
         """Remembers that lines were given."""
         given = self._given
         for written_ns, _ in batch:
@@ -142,7 +143,7 @@ class Follower:
             wait_for_event(self._daemon, filters, EventCursor(since_ns), wait_s)
 
 
-def _without(batch: list[Line], skip: "dict[int, int]") -> list[Line]:
+def _without(batch: list[TimedLine], skip: "dict[int, int]") -> list[TimedLine]:
     """The lines without those that were given before, which are taken off ``skip``."""
     if not skip:
         return batch

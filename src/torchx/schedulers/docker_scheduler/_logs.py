@@ -8,7 +8,8 @@ from typing import Any
 
 from torchx._docker import translate_errors, with_retries
 from torchx.errors import DockerRefused, LogsNotFound
-from torchx.schedulers._core.logs import BLOCK_BYTES, joined, merge_by_time
+from torchx.schedulers._core.logs import BLOCK_BYTES
+from torchx.schedulers._core.merging import TimedLine, merge_batches
 from torchx.schedulers.api import AppSnapshot, LogChunk, LogKey, LogQuery, ReplicaKey, Stream
 
 from ._client import Daemon
@@ -27,9 +28,6 @@ OUTPUTS = {
     Stream.STDERR: frozenset({_STDERR}),
     Stream.COMBINED: frozenset({_STDOUT, _STDERR}),
 }
-
-Line = tuple[int, bytes]
-"""Nanoseconds since the epoch by the daemon's clock; the line with its newline."""
 
 
 class Source:
@@ -69,26 +67,10 @@ def several_containers(app_id: str, role: str, k: int) -> str:
 
 def read_now(daemon: Daemon, sources: Sequence[Source], query: LogQuery) -> Iterator[LogChunk]:
     """What there is now of some replicas, in the order of time."""
-    if len(sources) == 1:
-        (source,) = sources
-        return joined(as_chunk(source.key, batch) for batch in read(daemon, source, query))
-    streams = [_chunks(source, read(daemon, source, query)) for source in sources]
-    return joined(merge_by_time(streams))
+    return merge_batches([(source.key, read(daemon, source, query)) for source in sources])
 
 
-def _chunks(source: Source, batches: Iterable[list[Line]]) -> Iterator[LogChunk]:
-    key = source.key
-    for batch in batches:
-        for written_ns, text in batch:
-            yield key, written_ns, text
-
-
-def as_chunk(key: LogKey, batch: Sequence[Line]) -> LogChunk:
-    """Lines of one replica as one chunk, of the time of the first."""
-    return key, batch[0][0], b"".join([text for _, text in batch])
-
-
-def read(daemon: Daemon, source: Source, query: LogQuery) -> Iterator[list[Line]]:
+def read(daemon: Daemon, source: Source, query: LogQuery) -> Iterator[list[TimedLine]]:
     """Batches of the lines that there are now; of those of ``tail`` if there is one."""
     if query.tail is None:
         yield from _read_all(daemon, source, query)
@@ -101,25 +83,34 @@ def read(daemon: Daemon, source: Source, query: LogQuery) -> Iterator[list[Line]
         yield [*found]
 
 
-def _read_all(daemon: Daemon, source: Source, query: LogQuery) -> Iterator[list[Line]]:
+def _read_all(daemon: Daemon, source: Source, query: LogQuery) -> Iterator[list[TimedLine]]:
     reader = LineReader(OUTPUTS[query.stream])
     response = open_log(daemon, source, query, follow=False)
     try:
         with translate_errors(_reading(source)):
-            for data in response.iter_content(chunk_size=BLOCK_BYTES):
-                batch = reader.feed(data)
-                if batch:
-                    yield batch
-        rest = reader.rest()
-        if rest:
-            yield rest
+            for data in _blocks(response.iter_content(chunk_size=None)):
+                yield reader.feed(data)
+        yield reader.rest()
     finally:
         response.close()
 
 
+def _blocks(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Pieces put together: the daemon sends each line in one of its own."""
+    parts: list[bytes] = []
+    size = 0
+    for piece in pieces:
+        parts.append(piece)
+        size += len(piece)
+        if size >= BLOCK_BYTES:
+            yield b"".join(parts)
+            parts, size = [], 0
+    yield b"".join(parts)
+
+
 def _read_end(
     daemon: Daemon, source: Source, query: LogQuery, count: int
-) -> "Sequence[Line] | None":
+) -> "Sequence[TimedLine] | None":
     """At least the last lines, from the end of the log; ``None`` if these are not there.
 
     Docker counts pieces of long lines, and those of both outputs, whichever is asked for.
@@ -196,37 +187,38 @@ class LineReader:
         self._held = b""
         self._begun: dict[int, tuple[int, list[bytes]]] = {}
         """Lines that have begun, by output."""
-        self._second = b""
+        self._second = b"none yet"
         self._second_ns = 0
 
-    def feed(self, data: bytes) -> list[Line]:
+    def feed(self, data: bytes) -> list[TimedLine]:
         """The lines that end in these bytes."""
         if self._held:
             data = self._held + data
-        lines: list[Line] = []
+        lines: list[TimedLine] = []
         begun = self._begun
         at, size = 0, len(data)
         while size - at >= _HEADER_BYTES:
+            output = data[at]
             start = at + _HEADER_BYTES
             end = start + int.from_bytes(data[at + 4 : start], "big")
             if end > size:
                 break
-            output = data[at]
             at = end
             self.entries += 1
             if output not in self._outputs:
                 continue
-            text = data[start + _STAMP_CHARS + 1 : end]
-            if output not in begun and text.endswith(b"\n"):
-                lines.append((self._time(data[start : start + _STAMP_CHARS]), text))
-            else:
-                line = self._add(output, data[start : start + _STAMP_CHARS], text)
+            text_at = start + _STAMP_CHARS
+            stamp, text = data[start:text_at], data[text_at + 1 : end]
+            if output in begun or not text.endswith(b"\n"):
+                line = self._add(output, stamp, text)
                 if line is not None:
                     lines.append(line)
+            else:
+                lines.append((self._time(stamp), text))
         self._held = data[at:]
         return lines
 
-    def _add(self, output: int, stamp: bytes, text: bytes) -> Line | None:
+    def _add(self, output: int, stamp: bytes, text: bytes) -> TimedLine | None:
         """Takes a piece of a line; gives the line if it ends."""
         begun = self._begun.get(output)
         if begun is None:
@@ -243,7 +235,7 @@ class LineReader:
         """Times of the lines that have no end yet."""
         return [written_ns for written_ns, _ in self._begun.values()]
 
-    def rest(self) -> list[Line]:
+    def rest(self) -> list[TimedLine]:
         """Lines that have no end; call it when there is nothing more to come."""
         lines = sorted((written_ns, b"".join(parts)) for written_ns, parts in self._begun.values())
         self._begun.clear()
@@ -251,8 +243,7 @@ class LineReader:
 
     def _time(self, stamp: bytes) -> int:
         """Nanoseconds since the epoch; seconds are parsed once."""
-        second = stamp[:19]
-        if second != self._second:
-            self._second_ns = parse_ns(second.decode("ascii", "replace")) or 0
-            self._second = second
+        if not stamp.startswith(self._second):
+            self._second = stamp[:19]
+            self._second_ns = parse_ns(self._second.decode("ascii", "replace")) or 0
         return self._second_ns + int(stamp[20:29])

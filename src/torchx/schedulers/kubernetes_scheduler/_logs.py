@@ -10,9 +10,7 @@ from torchx.schedulers._core.logs import joined, merge_by_time
 from torchx.schedulers._kube.calls import Selection
 from torchx.schedulers._kube.client import KubeClient, Listed
 from torchx.schedulers._kube.log_sources import LogSource, started_sources
-from torchx.schedulers._kube.logs import LogChunk as KubeChunk
-from torchx.schedulers._kube.logs import LogPlan, LogReader, View
-from torchx.schedulers._kube.logs import LogQuery as KubeQuery
+from torchx.schedulers._kube.logs import LogPlan, LogReader, PodLines, View
 from torchx.schedulers.api import LogChunk, LogKey, LogQuery, ReplicaKey
 from torchx.specs.api import is_terminal
 
@@ -40,10 +38,9 @@ def read_logs(
         start: what a look at the app has given, if there was one just before.
     """
     plan = Plan(app_id, replicas, query.attempt)
-    wanted = KubeQuery(follow=query.follow, since_ns=query.since_ns, tail=query.tail)
     of_jobs, of_pods = selections(*app_id.split(":", 1))
     known = {selection: start.get(selection) for selection in (of_jobs, of_pods)}
-    with LogReader(kube, known, plan, wanted) as reader:
+    with LogReader(kube, known, plan, query) as reader:
         # lines that are chosen by their time must come one by one
         ranged = (query.since_ns, query.until_ns) != (None, None)
         batched = _one_by_one if ranged else joined
@@ -93,7 +90,7 @@ class Plan:
                     yield from started_sources({**pod}, tag=key)
 
 
-def _lines(chunk: KubeChunk, latest_ns: int) -> list[tuple[int, bytes]]:
+def _lines(chunk: PodLines, latest_ns: int) -> list[tuple[int, bytes]]:
     """Lines with their times, those of containers beside the role's own behind their name."""
     key = _key(chunk)
     container = chunk.source.container
@@ -109,7 +106,7 @@ def _lines(chunk: KubeChunk, latest_ns: int) -> list[tuple[int, bytes]]:
     return found
 
 
-def _key(chunk: KubeChunk) -> LogKey:
+def _key(chunk: PodLines) -> LogKey:
     key = chunk.source.tag
     assert isinstance(key, LogKey)  # given by the plan
     return key
@@ -117,7 +114,7 @@ def _key(chunk: KubeChunk) -> LogKey:
 
 def _all_now(reader: LogReader) -> Iterator[LogChunk]:
     """What there is of all replicas, in the order of time."""
-    chunks: dict[LogSource, list[KubeChunk]] = {}
+    chunks: dict[LogSource, list[PodLines]] = {}
     for chunk in reader:
         chunks.setdefault(chunk.source, []).append(chunk)
     sources = sorted(chunks, key=lambda s: (*_rank(s.tag), s.container))
@@ -128,7 +125,7 @@ def _rank(key: Any) -> tuple[str, int, int]:
     return key.role, key.replica, key.attempt
 
 
-def _stream(chunks: Sequence[KubeChunk]) -> Iterator[LogChunk]:
+def _stream(chunks: Sequence[PodLines]) -> Iterator[LogChunk]:
     latest_ns = 0
     for chunk in chunks:
         key = _key(chunk)
@@ -145,7 +142,7 @@ def _followed(
     first = {key: order for order, key in enumerate(replicas)}
     orders: dict[LogSource, int] = {}
     latest: dict[int, int] = {}
-    while (chunks := reader.take(HOLD_S if merge.held else None)) is not None:
+    while (chunks := reader.take(HOLD_S if merge.holds() else None)) is not None:
         for chunk in chunks:
             key = _key(chunk)
             if chunk.source not in orders:

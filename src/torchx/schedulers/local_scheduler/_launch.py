@@ -3,6 +3,7 @@
 import _socket as socket  # the public module takes 3 ms to import
 import marshal
 import os
+import select
 import sys
 from typing import Any
 
@@ -29,8 +30,6 @@ class Lifeline:
     @property
     def cut(self) -> bool:
         """Whether nobody is at the other end: the job has ended."""
-        import select
-
         if self._fd < 0:
             return False
         poller = select.poll()

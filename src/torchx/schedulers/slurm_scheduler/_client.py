@@ -28,7 +28,7 @@ RETRY_PAUSES_S = (0.5, 1.0, 2.0, 4.0)
 """Beside the patience of the programs, which is 9 s where the controller does not answer."""
 MIN_INTERVAL_S = 1.0
 """Between two calls of squeue by this process, whatever the number of jobs."""
-QUEUE_PAUSES_S = (1.25 * MIN_INTERVAL_S, 2.5)
+QUEUE_PAUSES_S = (1.25 * MIN_INTERVAL_S, 2.0, 4.0)
 """A pause may be a fifth shorter."""
 MAX_INTERVAL_S = 60.0
 MAX_FAULT_INTERVAL_S = 5.0
@@ -37,21 +37,22 @@ LOAD_FACTOR = 20
 """A squeue that takes a time is not called again before twenty times that time is over."""
 SINFO_TIMEOUT_S = 15.0
 
-_TRANSIENT = re.compile(
-    r"unable to contact slurm controller|socket timed out|connection refused|"
-    r"zero bytes were transmitted|communication connection failure|slurm_persist_conn_open|"
-    r"unexpected message received|transport endpoint|standby mode|slurm_receive_msg|"
-    r"unable to connect to database|database connection|slurmdbd|connection reset|"
-    r"resource temporarily unavailable|protocol authentication error|missing socket error|"
-    r"slurm_load_jobs error(?!.*invalid job id)",
-    re.IGNORECASE,
+# texts, compiled when something fails
+_TRANSIENT = (
+    "unable to contact slurm controller|socket timed out|connection refused|"
+    "zero bytes were transmitted|communication connection failure|slurm_persist_conn_open|"
+    "unexpected message received|transport endpoint|standby mode|slurm_receive_msg|"
+    "unable to connect to database|database connection|slurmdbd|connection reset|"
+    "resource temporarily unavailable|protocol authentication error|missing socket error|"
+    "slurm_load_jobs error(?!.*invalid job id)"
 )
-_NO_ACCOUNTING = re.compile(r"accounting storage is disabled|accounting.*not.*configured", re.I)
+_NO_ACCOUNTING = "accounting storage is disabled|accounting.*not.*configured"
 
 
 def is_transient(text: str) -> bool:
     """Whether the same call may succeed a little later."""
-    return bool(_TRANSIENT.search(text)) and not _NO_ACCOUNTING.search(text)
+    away = re.search(_TRANSIENT, text, re.IGNORECASE)
+    return away is not None and not re.search(_NO_ACCOUNTING, text, re.IGNORECASE)
 
 
 PROGRAMS = BackendPrograms(
@@ -270,7 +271,8 @@ def partition_mem_mb(partition: str | None) -> int | None:
 def _ask_sinfo(*arguments: str) -> str | None:
     """What sinfo prints; ``None`` if it is missing or fails, since a dry run does without."""
     try:
-        return PROGRAMS.ask(["sinfo", *arguments], timeout_s=SINFO_TIMEOUT_S, pauses_s=())
+        command = ["sinfo", *arguments]
+        return PROGRAMS.ask(command, timeout_s=SINFO_TIMEOUT_S, pauses_s=(), report=True)
     except (BackendUnavailable, CommandFailed) as err:
         logger.debug("%s", err)
         return None

@@ -1,9 +1,9 @@
 """What a job of ours is known by: the names of its files, and what it and its submitter note."""
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 _DIRTY = re.compile(r"[^A-Za-z0-9._-]")
 RECORD_DIR = ".torchx-slurm-"
@@ -15,6 +15,22 @@ MARK = "torchx:"
 Key = tuple[int, int]
 """Index of a role in its app, and of a replica in its role."""
 _TERM, _KILL = 128 + 15, 128 + 9
+_NONE: Mapping[Any, Any] = MappingProxyType({})
+
+
+def first_bad(
+    codes: Mapping[Key, int], ended_ns: Mapping[Key, int], terminated: Collection[Key] = ()
+) -> Key | None:
+    """The first replica that did not succeed.
+
+    Of notes of the same instant, an exit is a cause rather than a signal is.
+    """
+
+    def rank(key: Key) -> tuple[int, bool, Key]:
+        signalled = codes[key] in (_TERM, _KILL) or key in terminated
+        return ended_ns.get(key, 0), signalled, key
+
+    return min((key for key, code in codes.items() if code), key=rank, default=None)
 
 
 def safe_name(name: str) -> str:
@@ -66,8 +82,7 @@ def parse_mark(command: str) -> tuple[str, str] | None:
     return token, name
 
 
-@dataclass(frozen=True)
-class JobDir:
+class JobDir(NamedTuple):
     """Where the files of a job are."""
 
     work_dir: str
@@ -79,8 +94,7 @@ class JobDir:
     """What the submitter noted."""
 
 
-@dataclass(frozen=True)
-class RoleNote:
+class RoleNote(NamedTuple):
     """A role of a job, as it is noted."""
 
     name: str
@@ -95,8 +109,7 @@ class RoleNote:
         return self.min_replicas is not None and self.min_replicas < self.replicas
 
 
-@dataclass(frozen=True)
-class JobRecord:
+class JobRecord(NamedTuple):
     """What was submitted, without arguments and environment."""
 
     app: str = ""
@@ -124,22 +137,25 @@ class JobRecord:
             return None
 
 
-@dataclass(frozen=True)
-class JobNotes:
+class JobNotes(NamedTuple):
     """What the latest attempt of a job noted."""
 
     attempt: int = 0
-    codes: Mapping[Key, int] = field(default_factory=dict)
+    codes: Mapping[Key, int] = _NONE
     """Exit codes as a shell gives them."""
-    ended_ns: Mapping[Key, int] = field(default_factory=dict)
+    ended_ns: Mapping[Key, int] = _NONE
     """When replicas ended that did not succeed."""
     failed_step: tuple[int, int] | None = None
     """Index of the role whose step was the first to fail, and its exit code."""
-    hosts: Mapping[int, Sequence[str]] = field(default_factory=dict)
+    hosts: Mapping[int, Sequence[str]] = _NONE
     """The nodes of a role, by its index."""
-    host_of: Mapping[Key, str] = field(default_factory=dict)
+    terminated: Collection[Key] = ()
+    """The replicas that were sent SIGTERM, whatever their exit code."""
+    first_bad: Key | None = None
+    """The first replica that did not succeed: nothing but itself ended it in a running job."""
+    host_of: Mapping[Key, str] = _NONE
     """The node of a replica that may share it with others of its role."""
-    errors: Mapping[Key, str] = field(default_factory=dict)
+    errors: Mapping[Key, str] = _NONE
     """Error files of replicas, as JSON on one line."""
     end: int | None = None
     """Exit code of the script; ``None`` if it did not come to its end."""
@@ -158,9 +174,9 @@ class JobNotes:
 
     def was_ended(self, key: Key) -> bool:
         """Whether a replica was ended with its job rather than ended the job."""
-        if self.codes.get(key) not in (_TERM, _KILL):
+        if self.codes.get(key) not in (_TERM, _KILL) and key not in self.terminated:
             return False
-        return self.killed or key != self._first_bad
+        return self.killed or key != self.first_bad
 
     @property
     def replica_failed(self) -> bool:
@@ -173,14 +189,3 @@ class JobNotes:
         if self.killed or self.failed_step is None or self.failed_step[0] != index:
             return None
         return None if self.replica_failed else self.failed_step[1]
-
-    @cached_property
-    def _first_bad(self) -> Key | None:
-        """The first replica that did not succeed: nothing but itself ended it in a running job."""
-        bad = [key for key, code in self.codes.items() if code]
-        # notes of the same instant: an exit is a cause rather than a signal is
-        return min(
-            bad,
-            key=lambda k: (self.ended_ns.get(k, 0), self.codes[k] in (_TERM, _KILL), k),
-            default=None,
-        )

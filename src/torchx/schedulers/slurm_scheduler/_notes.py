@@ -9,7 +9,7 @@ from torchx.errors import InvalidInput
 from torchx.schedulers._core import records
 from torchx.schedulers._core.exits import one_line_json
 
-from ._job import RECORD_DIR, JobDir, JobNotes, JobRecord, Key, parse_mark
+from ._job import RECORD_DIR, JobDir, JobNotes, JobRecord, Key, first_bad, parse_mark
 from ._states import NativeJob
 
 SLURM_JOB_DIRS = ".torchxslurmjobdirs"
@@ -134,6 +134,7 @@ class _Found:
         self._codes: dict[Key, int] = {}
         self._bad_steps: list[tuple[int, int, int]] = []
         """When it ended, its role and its exit code."""
+        self._terminated: set[Key] = set()
         self._hosts: dict[int, list[str]] = {}
         self._host_of: dict[Key, str] = {}
         self._error_files: dict[Key, str] = {}
@@ -155,6 +156,8 @@ class _Found:
         match kind, fields:
             case "exit", [index, k, code]:
                 self._codes[index, k] = code
+            case "ended", [index, k]:
+                self._terminated.add((index, k))
             case "error", [index, k]:
                 self._error_files[index, k] = name
             case "role", [index, code] if code and not self._signs_only:
@@ -171,13 +174,16 @@ class _Found:
         """All that was found."""
         bad = {} if self._signs_only else {key: code for key, code in self._codes.items() if code}
         errors = {key: self._read(self._error_files.get(key)) for key in bad}
+        ended_ns = {
+            (i, k): modified_ns(self._at(f"exit-{self._attempt}-{i}-{k}-{code}"))
+            for (i, k), code in bad.items()
+        }
         return JobNotes(
             attempt=self._attempt,
             codes=self._codes,
-            ended_ns={
-                (i, k): modified_ns(self._at(f"exit-{self._attempt}-{i}-{k}-{code}"))
-                for (i, k), code in bad.items()
-            },
+            ended_ns=ended_ns,
+            terminated=self._terminated,
+            first_bad=first_bad(bad, ended_ns, self._terminated),
             failed_step=min(self._bad_steps)[1:] if self._bad_steps else None,
             hosts=self._hosts,
             host_of=self._host_of,

@@ -3,8 +3,8 @@
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
+from torchx._startup.dataclass import field, light_dataclass
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import InvalidInput
 from torchx.schedulers._core.checks import ends_on_failure
@@ -14,7 +14,7 @@ from torchx.specs.api import CfgVal
 logger = get_logger(__name__)
 
 
-@dataclass
+@light_dataclass
 class SlurmOpts(StructuredOpts):
     account: str | None = None
     """Account that is charged for the job."""

@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from typing import Any
 
+from torchx._startup.dataclass import light_dataclass, replace
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import InvalidInput, UnsupportedRequest
 from torchx.schedulers._core.checks import ends_on_failure
@@ -34,7 +34,7 @@ _NAME_MAX = 100
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-@dataclass(frozen=True)
+@light_dataclass(frozen=True)
 class Facts:
     """What a request depends on and only the cluster knows."""
 
@@ -55,7 +55,7 @@ class Facts:
         return self.version >= GPUS_PER_NODE_SINCE if self.by_node is None else self.by_node
 
 
-@dataclass
+@light_dataclass
 class SlurmReplicaRequest:
     """One component of the job: all replicas of a role.
 
@@ -147,7 +147,7 @@ class SlurmReplicaRequest:
         return [*_flags(self.srun_opts), "--export=ALL"]
 
 
-@dataclass
+@light_dataclass
 class SlurmBatchRequest:
     """The native request of ``slurm``.
 

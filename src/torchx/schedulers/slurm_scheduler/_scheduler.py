@@ -207,7 +207,7 @@ class SlurmScheduler(MultiWorkspaceMixin, SingleQuestions, Scheduler[SlurmOpts])
                 self._dirs.clear()
             self._dirs[app_id] = job_dir
             if view.state is AppState.FAILED and not (notes or JobNotes()).replica_failed:
-                view = replace(view, words=_notes.batch_words(job_dir, app_id))
+                view = view._replace(words=_notes.batch_words(job_dir, app_id))
         return snapshot(view)
 
     def look_for_logs(self, app_id: str) -> SlurmSnapshot | None:

@@ -146,13 +146,16 @@ SLURM_JOB_ID=$2
 if [ "${{SLURM_STEP_NUM_TASKS-}}" != "${{SLURM_STEP_NUM_NODES-}}" ]; then # they share nodes
     {{ true >"$3/host-$4-{index}-$SLURM_PROCID-$SLURMD_NODENAME"; }} 2>/dev/null
 fi
-trap : HUP INT QUIT TERM USR1 USR2 ALRM{signal}
+torchx_ended=''
+trap : HUP INT QUIT USR1 USR2 ALRM{signal}
+trap 'torchx_ended=1' TERM # all processes of a step get it
 {cr}(
 {cd}set -- {command}
 export TORCHELASTIC_ERROR_FILE="$torchx_error"
 {exports}exec{env} "$@"
 ) </dev/null >"$torchx_log.out" 2>"$torchx_log.err"
 torchx_code=$?
+[ -z "$torchx_ended" ] || {{ true >"$3/ended-$4-{index}-$SLURM_PROCID"; }} 2>/dev/null
 {{ true >"$torchx_exit-$torchx_code"; }} 2>/dev/null
 {spare}exit $torchx_code
 """

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from torchx.schedulers._core.exits import from_shell
 from torchx.schedulers._core.snapshot import (
@@ -72,8 +72,7 @@ def native_state(job: Mapping[str, Any]) -> str:
     return str(state or "")
 
 
-@dataclass(frozen=True)
-class Component:
+class Component(NamedTuple):
     """One component of a heterogeneous job, or a job of one component."""
 
     name: str
@@ -99,8 +98,7 @@ class Component:
         return role if role and digits.isascii() and digits.isdecimal() else None
 
 
-@dataclass(frozen=True)
-class NativeJob:
+class NativeJob(NamedTuple):
     """What squeue or sacct tells of a job."""
 
     app_id: str
@@ -142,8 +140,7 @@ def job_state(states: Iterable[AppState]) -> AppState:
 # -- the snapshot -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class JobView:
+class JobView(NamedTuple):
     """All that is known of a job: its native record, and what it noted itself."""
 
     app_id: str
@@ -172,7 +169,7 @@ class JobView:
         return notes.attempt < record.max_retries and not is_terminal(self.state)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class SlurmSnapshot(AppSnapshot):
     """The snapshot of a job, with the place of its files."""
 
@@ -350,10 +347,13 @@ def _message(view: JobView, replicas: Sequence[ReplicaSnapshot]) -> str:
     for component in view.native.components if view.native is not None else ():
         text = component.native
         if component.told_reason:
-            why = _REASONS.get(component.told_reason, "").format(id=view.app_id)
+            waits = component.state is AppState.PENDING
+            why = _REASONS.get(component.told_reason, "").format(id=view.app_id) if waits else ""
             text += f" ({component.told_reason}{': ' if why else ''}{why})"
         found.append(text)
     found.append(view.words)
     # what is a replica's reason is told with it
     told = {replica.reason for replica in replicas if replica.state is AppState.FAILED}
+    if told:
+        told.add("RUNNING")
     return "; ".join(text for text in dict.fromkeys(found) if text and text not in told)

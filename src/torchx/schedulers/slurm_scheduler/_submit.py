@@ -31,12 +31,12 @@ UNKNOWN_WORDS_S = 10.0
 LATE_JOB_S = 30.0
 """How long a job is looked for that the controller may be about to take."""
 
-_NOT_ARRIVED = re.compile(r"unable to contact|connection refused|standby", re.I)
-_REFUSAL = re.compile(
-    r"invalid|unrecognized|unknown option|not permitted|denied|not allowed|not authorized|exceeds?|"
-    r"limit|violates|requested|no such|does not exist|unavailable|can ?not be satisfied|refused|"
-    r"line breaks|unable to open|must be|requires?|ambiguous|empty|not found|too (?:many|large)",
-    re.I,
+_NOT_ARRIVED = "(?i)unable to contact|connection refused|standby"
+_REFUSAL = (
+    "(?i)invalid|unrecognized|unknown option|not permitted|denied|not allowed|not authorized|"
+    "exceed|limit|violates|requested|no such|does not exist|unavailable|can ?not be satisfied|"
+    "refused|line breaks|unable to open|must be|requires?|ambiguous|empty|not found|too many|"
+    "too large"
 )
 """Slurm's words for what is wrong with a job itself, so that it cannot run."""
 
@@ -62,7 +62,7 @@ def submit(command: list[str], token: str) -> tuple[str, str]:
             words, arrived = str(err), True
         except (BackendUnavailable, UnexpectedReply) as err:
             words = str(err)
-            arrived = not _NOT_ARRIVED.search(words)
+            arrived = not re.search(_NOT_ARRIVED, words)
         waiting.report(words)
         found = _find_again(token, words, arrived)
         if found is not None:
@@ -86,7 +86,7 @@ def _check_refusal(err: CommandFailed, token: str) -> None:
     """
     if err.exit_code < 0 or not err.stderr:
         return
-    if _REFUSAL.search(err.stderr) or find_token(token, err.stderr, UNKNOWN_WORDS_S) is None:
+    if re.search(_REFUSAL, err.stderr) or find_token(token, err.stderr, UNKNOWN_WORDS_S) is None:
         msg = f"sbatch refused the job: {err.stderr}"
         raise JobStartError(msg) from None
 

@@ -10,33 +10,13 @@ import pytest
 
 pytest.importorskip("docker", reason="needs the Python package docker")
 
-from tests.unit.schedulers.docker.fake_daemon import FakeDaemon, row
+from tests.unit.schedulers.docker.fake_daemon import row
 from torchx.errors import BackendUnavailable, JobStartError
 from torchx.schedulers.docker_scheduler import create_scheduler, ensure_network, has_docker
 from torchx.specs import AppDef, AppState, Resource, Role
 
 LIST = ("GET", "/containers/json")
 NETWORKS = ("GET", "/networks")
-
-
-@pytest.fixture
-def connected(tmp_path, monkeypatch):
-    """Makes a scheduler that talks to a fake daemon."""
-    daemons = []
-    schedulers = []
-
-    def connect(routes, tcp=False):
-        daemon = FakeDaemon(routes, None if tcp else tmp_path / "docker.sock").__enter__()
-        daemons.append(daemon)
-        monkeypatch.setenv("DOCKER_HOST", daemon.url)
-        schedulers.append(create_scheduler("test"))
-        return schedulers[-1], daemon
-
-    yield connect
-    for scheduler in schedulers:
-        scheduler.close()
-    for daemon in daemons:
-        daemon.__exit__()
 
 
 # -- no daemon ------------------------------------------------------------------------------------

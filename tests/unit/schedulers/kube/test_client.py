@@ -1,6 +1,7 @@
 """Calls to a server that does not always behave."""
 
 import base64
+import os
 import subprocess
 import sys
 import threading
@@ -478,3 +479,18 @@ def test_a_status_loads_neither_watches_nor_logs_nor_asyncio() -> None:
     heavy = {"asyncio", "subprocess", "urllib.request", "kubernetes"}
     ours = {f"torchx.schedulers._kube.{name}" for name in ("live", "watch", "logs", "streams")}
     assert set(loaded).isdisjoint(heavy | ours)
+
+
+def test_missing_packages_are_told_with_the_extra(tmp_path: Path) -> None:
+    (tmp_path / "httpcore.py").write_text("raise ModuleNotFoundError('no', name='httpcore')")
+    script = (
+        "from torchx.errors import NotInstalled\n"
+        "from torchx.schedulers._kube.connect import connect\n"
+        "try: connect()\n"
+        "except NotInstalled as err: print(err)\n"
+    )
+    env = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    command = [sys.executable, "-c", script]
+    said = subprocess.run(command, check=True, capture_output=True, text=True, env=env).stdout
+    assert "need the Python package `httpcore`" in said
+    assert "pip install 'torchx[kubernetes]'" in said

@@ -12,11 +12,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.fake_kube.server import FakeKube
+from torchx.schedulers._core.log_query import LogQuery
 from torchx.schedulers._kube import errors
 from torchx.schedulers._kube.calls import JOBS, PODS, Object, Selection
 from torchx.schedulers._kube.client import KubeClient
 from torchx.schedulers._kube.log_sources import LogSource, SourceState, started_sources, state_of
-from torchx.schedulers._kube.logs import LogChunk, LogPlan, LogQuery, LogReader, View
+from torchx.schedulers._kube.logs import LogPlan, LogReader, PodLines, View
 
 NS = "default"
 OURS = Selection(PODS, NS, "app=x")
@@ -165,6 +166,17 @@ def test_streams_cut_while_the_program_runs_lose_and_double_nothing(
     assert len(log_requests(cluster)) > 3
 
 
+@pytest.mark.parametrize("place", [0, 31, 100, 333])
+def test_a_stream_that_only_seems_to_have_ended_is_gone_on_with(
+    cluster: FakeKube, kube: KubeClient, place: int
+) -> None:
+    kube.create(PODS, NS, pod("p", "seq 50"))
+    whole = read(kube, 1)
+    cluster.fault("cut", "/log", places=[place], clean=True)
+    assert read(kube, 1, LogQuery()) == whole
+    assert len(whole["p/main/0"]) == 50
+
+
 @settings(
     max_examples=15,
     deadline=None,
@@ -272,7 +284,7 @@ def test_a_job_that_retries_has_the_logs_of_all_its_pods(kube: KubeClient, tmp_p
         return LogPlan(sources, any(c["type"] == "Complete" for c in status.get("conditions", ())))
 
     with LogReader(kube, {OURS: None, jobs: None}, plan, FOLLOW) as reader:
-        chunks: list[LogChunk] = list(reader)
+        chunks: list[PodLines] = list(reader)
     assert [bytes(line).endswith(b"run") for c in chunks for line in c.lines] == [True, True]
     assert len({chunk.source.pod for chunk in chunks}) == 2
 

@@ -87,6 +87,8 @@ def test_others_do_not_wake_it(kube: KubeClient) -> None:
         kube.create(SERVICES, NS, service("other", app="y"))
         kube.create(SERVICES, NS, service("mine"))
         wait_until(watch, lambda: names(watch) == ["mine"])
+        watch.wait(0.1)  # its own news, if it was seen before they were told
+        kube.create(SERVICES, NS, service("another", app="y"))
         assert not watch.wait(0.1)
 
 

@@ -70,6 +70,15 @@ def test_signals_of_a_job_that_is_ended_from_outside_are_no_failures(notes):
     assert [r.key for r in shown(read_notes(str(notes)), 3).failures] == [("w", 2)]
 
 
+def test_a_replica_that_was_sent_a_signal_failed_only_if_it_was_the_first(notes):
+    ended(notes, 3, 1, 1)
+    for k in range(2):
+        (notes / f"ended-0-0-{k}").touch()
+    found = shown(read_notes(str(notes)), 3)
+    assert [r.key for r in found.failures] == [("w", 0), ("w", 2)]
+    assert found.replicas[1].state is AppState.CANCELLED
+
+
 def hosts(notes: Path, replicas: int, *nodes: str) -> list[str]:
     found = shown(read_notes(str(notes)), replicas, *nodes, native="RUNNING")
     return [r.host for r in found.replicas]
@@ -106,9 +115,9 @@ def test_a_failure_is_told_while_the_others_are_ended(notes):
     assert (found.state, found.terminal) == (AppState.RUNNING, False)
     states = [r.state for r in found.replicas]
     assert states == [AppState.SUCCEEDED, AppState.FAILED, AppState.RUNNING]
-    assert message(found) == "replica w/1 exited with code 3, ending the other replicas; RUNNING"
+    assert message(found) == "replica w/1 exited with code 3, ending the other replicas"
     found = shown(read_notes(str(notes)), 3, native="RUNNING", end_on_failure=False)
-    assert message(found) == "replica w/1 exited with code 3; RUNNING"
+    assert message(found) == "replica w/1 exited with code 3"
 
 
 def test_a_failure_that_is_retried_is_none_yet(notes):

@@ -389,6 +389,16 @@ def test_notes_tell_how_each_replica_ended(srun):
     assert json.loads((notes / "job.json").read_text())["roles"][0]["replicas"] == 3
 
 
+def test_a_replica_that_is_sent_a_signal_notes_that(srun):
+    script = "[ ${replica_id} = 1 ] || exit 2; trap '' TERM; kill -TERM $$PPID; exit 5"
+    role = Role("r", "", entrypoint="sh", args=["-c", script], num_replicas=2)
+    run_script(script_of(role), srun, tasks=2, code=5)
+    (notes,) = (srun / f".torchx-slurm-{os.getuid()}").iterdir()
+    assert sorted(p.name for p in notes.glob("e*-0-0-*")) == [
+        "ended-0-0-1", "exit-0-0-0-2", "exit-0-0-1-5",
+    ]  # fmt: skip
+
+
 # -- hosts --------------------------------------------------------------------------------------
 
 RANK0 = Role("r", "", entrypoint="sh", args=["-c", "echo $${${rank0_env}}"])

@@ -146,7 +146,7 @@ def test_components_make_one_job(make):
     assert sorted(jobs) == ["12", "20"]
     found = described(jobs["12"])
     assert found.state is AppState.RUNNING  # until the rest has ended as well
-    assert found.msg == "replica b/0 FAILED; RUNNING"
+    assert found.msg == "replica b/0 FAILED"
     assert [role.name for role in found.roles] == ["a", "b"]
     text = samples.squeue(*samples.het(make, 12, "COMPLETED", "FAILED"))
     assert described(parse.parse_squeue_json(text)["12"]).state is AppState.FAILED
@@ -171,6 +171,18 @@ def test_restarts_and_reasons_are_told():
     found = described(parse.parse_squeue_json(samples.squeue(job))["12"])
     assert found.num_restarts == 2
     assert found.msg == "PENDING (BeginTime)"
+
+
+def test_reasons_that_do_not_pass_by_themselves_are_explained():
+    for reason, words in (
+        ("JobHeldUser", "it is held, `scontrol release 12` lets it start"),
+        ("DependencyNeverSatisfied", "can never start"),
+        ("PartitionNodeLimit", "fewer nodes than it asks for"),
+    ):
+        job = samples.job_21_08(12, "a-0", "PENDING", state_reason=reason)
+        found = described(parse.parse_squeue_json(samples.squeue(job))["12"])
+        assert found.msg.startswith(f"PENDING ({reason}: ")
+        assert words in found.msg
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"jobs": 3}', "slurm_load_jobs"])
