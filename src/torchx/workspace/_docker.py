@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from torchx._docker import docker_host, image_record, probe_socket, pull, translate_errors
+from torchx._docker import image_record, pull, translate_errors
 from torchx._docker._transfers import show, silent
 from torchx._retry import with_retries
 from torchx._startup.lazy_logger import get_logger
@@ -19,8 +19,7 @@ from torchx.errors import (
 )
 from torchx.workspace._tar import TarStream
 
-# the scheduler takes `docker_host` and `probe_socket` from here
-__all__ = ["build", "docker_host", "find_or_pull", "image_id", "probe_socket", "push"]
+__all__ = ["build", "find_or_pull", "image_id", "push"]
 
 logger = get_logger("torchx.workspace.docker_workspace")
 

@@ -133,7 +133,7 @@ class Waiting:
         self._reported = False
 
     def transient(self, err: Exception) -> bool:
-        """Whether the call that failed may succeed later; reports that it is repeated."""
+        """True if the call that failed may succeed later; reports that it is repeated."""
         if not passes(err):
             return False
         self.report(str(err))
@@ -147,7 +147,7 @@ class Waiting:
 
 
 def stderr_message(text: str, program: str) -> str:
-    r"""What a program said, on one line, without its name in front.
+    r"""The message of a program on one line, without its name in front.
 
     >>> stderr_message("sbatch: error: no\nsbatch: error: such partition\n", "sbatch")
     'no; such partition'

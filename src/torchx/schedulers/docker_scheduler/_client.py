@@ -101,11 +101,10 @@ class Daemon:
 
     def _details_of(self, containers: Sequence[Container]) -> dict[str, Details]:
         """Records of containers by their ids, without those that are gone meanwhile."""
-        known = {c.id: self._ends[c.id, c.exit_code] for c in containers if self._is_known(c)}
+        known = {c.id: end for c in containers if (end := self._end_of(c)) is not None}
         asked = [c for c in containers if c.id not in known]
-        for container, record in zip(
-            asked, in_parallel(self.inspect, [c.id for c in asked]), strict=True
-        ):
+        records = in_parallel(self.inspect, [c.id for c in asked])
+        for container, record in zip(asked, records, strict=True):
             if record is None:
                 continue
             known[container.id] = parse_details(record)
@@ -115,8 +114,9 @@ class Daemon:
                 self._ends[container.id, container.exit_code] = known[container.id]
         return known
 
-    def _is_known(self, container: Container) -> bool:
-        return container.ended and (container.id, container.exit_code) in self._ends
+    def _end_of(self, container: Container) -> Details | None:
+        """The record of a container that had ended before."""
+        return self._ends.get((container.id, container.exit_code)) if container.ended else None
 
     def _abandoned(self, containers: Sequence[Container]) -> bool:
         """Whether nobody will start the containers that were only created."""

@@ -176,7 +176,8 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
             return None
         snapshot = build_snapshot(looked.app)
         waiting = [r for r in snapshot.replicas if r.state is AppState.PENDING]
-        if waiting and not snapshot.message and not snapshot.cancelled:
+        untold = not snapshot.cancelled and not any(replica.reason for replica in waiting)
+        if waiting and untold and not looked.app.missing:
             snapshot = build_snapshot(looked.app, explain(kube, looked.app))
         if snapshot.terminal and self._watches is not None:
             self._watches.close(looked.app.id)

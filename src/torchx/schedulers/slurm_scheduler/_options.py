@@ -169,7 +169,7 @@ def check_text(what: str, value: object) -> None:
 
 
 def invalid_reason(text: str) -> str | None:
-    """What keeps a text from being handed to a process; ``None`` if it can be.
+    """The reason why no process can receive a text; ``None`` if one can.
 
     >>> invalid_reason("a\\0"), invalid_reason("\\ud83d"), invalid_reason("\\udc80 is a byte")
     ('a NUL character', 'a lone surrogate, `\\\\ud83d`', None)
@@ -280,12 +280,12 @@ _RIVALS = {
     "gpus-per-node": _GPU_COUNTS - {"gpus-per-node"},
     "gpus-per-task": _GPU_COUNTS - {"gpus-per-task"},
 }
-"""What asks for the same in another way; Slurm refuses some of them together."""
+"""Arguments that ask for the same in another way; Slurm refuses some of them together."""
 _GPU_IN_GRES = re.compile(r"(?:^|,)(?:gres[:/])?gpu(?:[:=,]|$)")
 
 
 def conflicts(name: str, given: Mapping[str, str | None]) -> bool:
-    """Whether free-form arguments ask in another way for what an option asks for.
+    """True if free-form arguments ask in another way for what an option asks for.
 
     >>> conflicts("mem", {"mem-per-cpu": "2G"}), conflicts("gpus-per-node", {"gres": "gpu:a100:2"})
     (True, True)

@@ -36,22 +36,22 @@ _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @light_dataclass(frozen=True)
 class Facts:
-    """What a request depends on and only the cluster knows."""
+    """Facts that a request depends on and only the cluster knows."""
 
     version: tuple[int, int] = (24, 5)
     partition_mem_mb: int | None = None
     """Memory that the partition says its nodes have; ``None`` if that is not known."""
     by_node: bool | None = None
-    """Whether GPUs are counted by node rather than by task; ``None``: as the version wants it."""
+    """True if GPUs are counted by node rather than by task; ``None``: as the version wants it."""
 
     @property
     def nomem(self) -> bool:
-        """Whether the cluster leaves memory unconfigured, and would refuse any request for it."""
+        """True if the cluster leaves memory unconfigured, and would refuse any request for it."""
         return self.partition_mem_mb is not None and self.partition_mem_mb <= 1000
 
     @property
     def gpus_by_node(self) -> bool:
-        """Whether GPUs are counted by node rather than by task."""
+        """True if GPUs are counted by node rather than by task."""
         return self.version >= GPUS_PER_NODE_SINCE if self.by_node is None else self.by_node
 
 
@@ -120,7 +120,7 @@ class SlurmReplicaRequest:
 
     @property
     def elastic(self) -> bool:
-        """Whether there may be fewer replicas than ``num_replicas``."""
+        """True if there may be fewer replicas than ``num_replicas``."""
         return self.min_replicas is not None and self.min_replicas < self.num_replicas
 
     @property
@@ -341,7 +341,7 @@ def _sbatch_opts(
 def _sizes(
     role: Role, nomem: bool, gpus_by_node: bool, given: Mapping[str, str | None]
 ) -> dict[str, str]:
-    """What a replica needs, without what is given in another way."""
+    """The sizes of a replica, without those that are given in another way."""
     resource = role.resource
     sizes = {
         "cpus-per-task": resource.cpu,
