@@ -24,9 +24,10 @@ class KubeRelay:
     Args:
         target: a kubeconfig with a client certificate or a token.
         path: where the kubeconfig for the relay itself is written.
+        namespace: of its context.
     """
 
-    def __init__(self, target: Path, path: Path) -> None:
+    def __init__(self, target: Path, path: Path, namespace: str = "default") -> None:
         self.kubeconfig = str(path)
         self.calls: list[str] = []
         """Method and target of each request."""
@@ -55,7 +56,7 @@ class KubeRelay:
         self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
         port = self._server.server_address[1]
-        context = {"cluster": "relay", "user": "relay"}
+        context = {"cluster": "relay", "user": "relay", "namespace": namespace}
         document = {
             "current-context": "relay",
             "clusters": [{"name": "relay", "cluster": {"server": f"http://127.0.0.1:{port}"}}],

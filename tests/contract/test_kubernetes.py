@@ -11,8 +11,9 @@ import pytest
 
 from tests.fake_kube.server import FakeKube
 from tests.kube_relay import KubeRelay
-from torchx.schedulers._kube.calls import JOBS, PODS, SERVICES, Selection
+from torchx.schedulers._kube.calls import JOBS, PODS, SERVICES, Kind, Selection
 from torchx.schedulers._kube.connect import connect
+from torchx.schedulers.ids import random_id
 from torchx.schedulers.kubernetes_scheduler import KubernetesScheduler, create_scheduler
 from torchx.schedulers.kubernetes_scheduler._client import OURS
 from torchx.schedulers.kubernetes_scheduler._states import pod_state
@@ -21,6 +22,7 @@ from torchx.testing.scheduler_suite import SchedulerContract
 
 KUBECONFIG = os.environ.get("TORCHX_TEST_KUBECONFIG")  # tests do not see such variables
 IMAGE = os.environ.get("TORCHX_TEST_KUBE_IMAGE", "torchx-test/python:3.11")
+NAMESPACES = Kind("", "v1", "namespaces", "Namespace")
 STREAM = re.compile(r"/log\?|[?&]watch=1")
 """Streams: one for each container, and those that tell of changes."""
 
@@ -45,6 +47,10 @@ class KubernetesContract(SchedulerContract):
     @pytest.fixture
     def kubeconfig(self):
         raise NotImplementedError
+
+    @pytest.fixture(scope="class")
+    def namespace(self):
+        return "default"
 
     @pytest.fixture
     def scheduler(self, kubeconfig):
@@ -81,11 +87,11 @@ class KubernetesContract(SchedulerContract):
         return missing
 
     @pytest.fixture
-    def native_objects(self, kube):
+    def native_objects(self, kube, namespace):
         def names():
             found = []
             for kind in (JOBS, SERVICES, PODS):
-                for item in kube.list_objects(Selection(kind, "default", OURS)).items:
+                for item in kube.list_objects(Selection(kind, namespace, OURS)).items:
                     if "deletionTimestamp" not in item["metadata"]:
                         found.append(f"{kind.plural}/{item['metadata']['name']}")
             return found
@@ -190,11 +196,21 @@ class TestKubernetes(KubernetesContract):
     def opts(self):
         return {"grace_s": 1}  # `sh` as the first process of a container ignores SIGTERM
 
-    @pytest.fixture
-    def relay(self, tmp_path):
-        """What the scheduler talks to: it passes all on, or is away."""
+    @pytest.fixture(scope="class")
+    def namespace(self):
+        """One of its own: others use the cluster at the same time."""
         assert KUBECONFIG, "set TORCHX_TEST_KUBECONFIG to the kubeconfig of a cluster for tests"
-        with KubeRelay(Path(KUBECONFIG), tmp_path / "kubeconfig") as relay:
+        name = f"torchx-test-{random_id()}"
+        client, _ = connect(KUBECONFIG)
+        client.create(NAMESPACES, "", {"metadata": {"name": name}})
+        yield name
+        client.delete(NAMESPACES, "", name)
+        client.transport.close()
+
+    @pytest.fixture
+    def relay(self, tmp_path, namespace):
+        """What the scheduler talks to: it passes all on, or is away."""
+        with KubeRelay(Path(KUBECONFIG), tmp_path / "kubeconfig", namespace) as relay:
             yield relay
 
     @pytest.fixture

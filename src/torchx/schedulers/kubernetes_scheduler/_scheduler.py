@@ -215,7 +215,8 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
                 own = parse_app(app.id, app.jobs.values(), pods)
                 looked[app.id] = build_snapshot(own or app)
         return [
-            looked.get(app.id) or AppSnapshot.row(app.id, app.name, row_state(app)) for app in apps
+            looked.get(app.id) or AppSnapshot(app.id, name=app.name, native_state=row_state(app))
+            for app in apps
         ]
 
     def wait_for_change(self, app_id: str, timeout_s: float) -> None:
