@@ -18,6 +18,7 @@ from torchx.schedulers.kubernetes_scheduler import KubernetesScheduler, create_s
 from torchx.schedulers.kubernetes_scheduler._client import OURS
 from torchx.schedulers.kubernetes_scheduler._states import pod_state
 from torchx.specs import AppState
+from torchx.testing._contract.states import KILLS_ITSELF
 from torchx.testing.scheduler_suite import SchedulerContract
 
 KUBECONFIG = os.environ.get("TORCHX_TEST_KUBECONFIG")  # tests do not see such variables
@@ -48,7 +49,7 @@ class KubernetesContract(SchedulerContract):
     def kubeconfig(self):
         raise NotImplementedError
 
-    @pytest.fixture(scope="class")
+    @pytest.fixture
     def namespace(self):
         return "default"
 
@@ -181,6 +182,18 @@ def faulty(cluster, action, match="", **more):
 # -- the real thing ------------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def own_namespace():
+    """Others use the cluster at the same time."""
+    assert KUBECONFIG, "set TORCHX_TEST_KUBECONFIG to the kubeconfig of a cluster for tests"
+    name = f"torchx-test-{random_id()}"
+    client, _ = connect(KUBECONFIG)
+    client.create(NAMESPACES, "", {"metadata": {"name": name}})
+    yield name
+    client.delete(NAMESPACES, "", name)
+    client.transport.close()
+
+
 @pytest.mark.kubernetes
 class TestKubernetes(KubernetesContract):
     """On the cluster of ``TORCHX_TEST_KUBECONFIG``, whose node has the image."""
@@ -196,16 +209,9 @@ class TestKubernetes(KubernetesContract):
     def opts(self):
         return {"grace_s": 1}  # `sh` as the first process of a container ignores SIGTERM
 
-    @pytest.fixture(scope="class")
-    def namespace(self):
-        """One of its own: others use the cluster at the same time."""
-        assert KUBECONFIG, "set TORCHX_TEST_KUBECONFIG to the kubeconfig of a cluster for tests"
-        name = f"torchx-test-{random_id()}"
-        client, _ = connect(KUBECONFIG)
-        client.create(NAMESPACES, "", {"metadata": {"name": name}})
-        yield name
-        client.delete(NAMESPACES, "", name)
-        client.transport.close()
+    @pytest.fixture
+    def namespace(self, own_namespace):
+        return own_namespace
 
     @pytest.fixture
     def relay(self, tmp_path, namespace):
@@ -233,3 +239,11 @@ class TestKubernetes(KubernetesContract):
     @pytest.fixture
     def queries(self, relay):
         return lambda: sum(not STREAM.search(call) for call in relay.calls)
+
+    def test_a_signal_is_a_negative_exit_code(self, jobs):
+        # the first process of a container cannot kill itself: another one is the first here
+        pod = {"spec": {"shareProcessNamespace": True}}
+        app_id = jobs.run(jobs.python(KILLS_ITSELF, metadata={"kubernetes": pod}))
+        (failed,) = jobs.failed(app_id)
+        assert failed.exit_code == -9
+        assert "worker/0 killed by SIGKILL" in jobs.describe(app_id).msg
