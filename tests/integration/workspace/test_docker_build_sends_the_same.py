@@ -69,7 +69,8 @@ def test_the_same_files_are_sent(daemon, built, files_of, dockerfile, tmp_path: 
     source = make(tmp_path / "src", *TREE)
     (source / "link").symlink_to("data/a")
     ignore(source, case, ".dockerignore")
-    command = ["docker", "build", "-q", "-f", str(dockerfile), str(source)]
+    # no cache: another test may remove an image between its use here and the end of the build
+    command = ["docker", "build", "-q", "--no-cache", "-f", str(dockerfile), str(source)]
     env = {**os.environ, "DOCKER_BUILDKIT": "0"}
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -259,7 +259,7 @@ class _Fate:
     def of_pod(self, k: int, pod: Object) -> ReplicaSnapshot:
         """A replica by its latest pod."""
         ended = why_ended(pod)
-        state = self._state(pod, ended is not None and ended.code == 0)
+        state = self._state(pod, ended.code if ended is not None else None)
         reason = ended.reason if ended is not None and state is AppState.FAILED else ""
         if state is AppState.PENDING:
             reason = waiting_reason(pod)
@@ -280,16 +280,17 @@ class _Fate:
             native_id=pod["metadata"]["name"],
         )
 
-    def _state(self, pod: Object, well: bool) -> AppState:
+    def _state(self, pod: Object, code: int | None) -> AppState:
         state = pod_state(pod)
-        if state is AppState.SUCCEEDED or (state is AppState.FAILED and well):
+        if state is AppState.SUCCEEDED or (state is AppState.FAILED and code == 0):
             return AppState.SUCCEEDED
         if state is not AppState.FAILED:
             return self._live_state(pod, state)
         if self._deadline:
             return AppState.FAILED
-        if "deletionTimestamp" in pod["metadata"] and self._ending:
-            return AppState.CANCELLED
+        if "deletionTimestamp" in pod["metadata"] and (self._ending or code in _TOLD_TO_END):
+            # ended by its Job, which may not have said yet that it is ending, or replaced
+            return AppState.CANCELLED if self._ending else AppState.PENDING
         if condition(pod, "DisruptionTarget") is not None:
             # replaced, unless the Job has come to its end meanwhile
             return AppState.CANCELLED if self._over else AppState.PENDING
@@ -301,6 +302,10 @@ class _Fate:
         if state is AppState.PENDING and self._over and "deletionTimestamp" in pod["metadata"]:
             return AppState.FAILED if self._deadline else AppState.CANCELLED
         return state
+
+
+_TOLD_TO_END = (None, 128 + 15, 128 + 9)
+"""How containers end that are deleted: by SIGTERM or SIGKILL, or before they ran."""
 
 
 def pod_state(pod: Object) -> AppState:

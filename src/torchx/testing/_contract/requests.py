@@ -8,6 +8,7 @@ import pytest
 
 from torchx.errors import InvalidRunConfigException
 from torchx.schedulers.api import AppDef, AppDryRunInfo, CfgVal, Role, Scheduler
+from torchx.schedulers.ids import random_id
 from torchx.specs.api import NULL_RESOURCE, AppState
 from torchx.testing._contract.jobs import APP, REFUSED, WORKER, ContractParts, Jobs
 
@@ -37,9 +38,10 @@ class RequestContract(ContractParts):
             with pytest.raises(REFUSED):
                 scheduler.list()
             return
-        before = {row.app_id for row in scheduler.list()}
-        scheduler.submit_dryrun(rich_app(jobs), opts)
-        assert {row.app_id for row in scheduler.list()} == before
+        app = rich_app(jobs)
+        app.name = f"dry{random_id(8)}"  # other tests may use the backend at the same time
+        scheduler.submit_dryrun(app, opts)
+        assert [row for row in scheduler.list() if app.name in (row.app_id + row.name)] == []
 
     def test_two_dryruns_differ_in_nothing_but_the_id(
         self, scheduler: Scheduler[Any], opts: dict[str, CfgVal], jobs: Jobs
