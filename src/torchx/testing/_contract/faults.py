@@ -10,6 +10,7 @@ import pytest
 
 from torchx.errors import BackendUnavailable, TorchXError
 from torchx.schedulers.api import AppDef, CfgVal, DescribeAppResponse, Scheduler
+from torchx.schedulers.ids import random_id
 from torchx.specs.api import AppState, BindMount, Resource, is_terminal, macros
 from torchx.testing._contract.jobs import APP, REFUSED, WORKER, ContractParts, Jobs
 from torchx.testing._contract.life import FOREVER
@@ -76,11 +77,13 @@ class FaultContract(ContractParts):
     def test_submitting_to_a_backend_that_is_away_leaves_nothing(
         self, jobs: Jobs, backend_away: Breaks
     ) -> None:
+        app = jobs.sh(FOREVER)
+        app.name = f"away{random_id(8)}"  # other tests may use the backend at the same time
         with backend_away(), pytest.raises(BackendUnavailable):
-            jobs.start(jobs.sh(FOREVER))
+            jobs.start(app)
         if jobs.scheduler.features.list:
             live = [row for row in jobs.scheduler.list() if not is_terminal(row.state)]
-            assert [row.app_id for row in live if row.name.startswith(APP)] == []
+            assert [row for row in live if app.name in (row.app_id + row.name)] == []
 
     def test_a_backend_that_is_away_is_not_an_unknown_app(
         self, scheduler: Scheduler[Any], jobs: Jobs, backend_away: Breaks
