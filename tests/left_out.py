@@ -27,12 +27,17 @@ NEEDS = {
     "docker": Need("a Docker daemon", "scripts/engines/docker up; scripts/engines/docker image"),
     "registry": Need("a registry", "scripts/engines/docker registry"),
     "slurm": Need("a Slurm cluster", 'eval "$(scripts/engines/slurm up)"'),
+    "kubernetes": Need("a Kubernetes cluster", "export TORCHX_TEST_KUBECONFIG=<its kubeconfig>"),
     "torch": Need("PyTorch", "pip install torch", "torch"),
     "mlflow": Need("MLflow", "pip install 'torchx[mlflow]'", "mlflow"),
 }
 ENGINES = tuple(name for name, need in NEEDS.items() if need.module is None)
-SERIAL = ("slurm",)
-"""Markers whose tests run one after the other: they fill a cluster and stop its daemons."""
+SERIAL = ("slurm", "torch")
+"""Markers whose tests run one after the other.
+
+Those of Slurm fill a cluster and stop its daemons. Jobs of PyTorch keep all cores busy, share a
+port, and give up on ranks that are late.
+"""
 
 
 def named_in(expression: str) -> frozenset[str]:

@@ -28,13 +28,13 @@ def with_retries(
         pauses_s: seconds before each repetition; the call is made once more than there are pauses.
         transient: says of an error that the same call may succeed later.
     """
-    import random  # 3 ms, for a case that is rare
-
     for pause_s in pauses_s:
         try:
             return call()
         except Exception as err:
             if not transient(err):
                 raise
+        import random  # 3 ms, for a case that is rare
+
         time.sleep(pause_s * random.uniform(0.8, 1.2))
     return call()

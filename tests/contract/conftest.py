@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.lsf_programs import lsf_programs  # noqa: F401 - a fixture
 from tests.slurm_cluster import slurm_cluster, slurm_conf  # noqa: F401 - fixtures
 
 ENTRY_POINTS = """\

@@ -121,11 +121,12 @@ def test_a_mutant_fails_the_suite(name: str, tmp_path: Path) -> None:
     out = run_suite(
         tmp_path, SAMPLE.replace(text, instead), f"mutant/test_spool.py::TestSpool::{row}"
     )
-    assert re.search(rf"^FAILED mutant/test_spool.py::TestSpool::{re.escape(row)}", out, re.M), out
+    noticed = rf"^FAILED mutant/test_spool.py::TestSpool::{re.escape(row)}"
+    assert re.search(noticed, out, re.MULTILINE), out
 
 
 def test_the_sample_itself_passes_those_rows(tmp_path: Path) -> None:
     rows = {f"mutant/test_spool.py::TestSpool::{mutant.row}" for mutant in MUTANTS.values()}
     out = run_suite(tmp_path, SAMPLE, *sorted(rows))
-    assert not re.search(r"^(FAILED|ERROR|SKIPPED) .*test_spool", out, re.M), out
-    assert len(re.findall(r"^PASSED", out, re.M)) >= len(rows)
+    assert not re.search(r"^(FAILED|ERROR|SKIPPED) .*test_spool", out, re.MULTILINE), out
+    assert len(re.findall(r"^PASSED", out, re.MULTILINE)) >= len(rows)

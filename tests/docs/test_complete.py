@@ -148,7 +148,7 @@ def test_every_environment_variable_is_in_the_table() -> None:
     missing = {
         name
         for name in variables_in_source() - documented_variables()
-        if not name.startswith(("SLURM", "DOCKER", "_ARGCOMPLETE", "_"))
+        if not name.startswith(("SLURM", "LSF", "DOCKER", "_ARGCOMPLETE", "_"))
     }
     assert not missing
 

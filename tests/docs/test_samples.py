@@ -189,7 +189,6 @@ def test_samples_with_slurm_run(page: Path, tmp_path: Path, slurm_cluster: str) 
 
 @pytest.mark.torch
 @pytest.mark.timeout(300)
-@pytest.mark.xdist_group("rendezvous")  # one after the other: all use the default port
 @pytest.mark.skipif(
     importlib.util.find_spec("torch") is None, reason="PyTorch is not installed: pip install torch"
 )

@@ -168,8 +168,9 @@ class Kubelet:
             await self._missing_image(key, running, name, image)
         restart = pod["spec"].get("restartPolicy", "Always")
         while True:
-            instance = Instance(_log(pod, name))
+            instance = Instance(_log(pod, name), started=now())
             running.instances.setdefault(name, []).append(instance)
+            self._report(key, running)
             await self._process(key, running, container, instance)
             code = instance.exit_code or 0
             if running.ending or restart == "Never" or (restart == "OnFailure" and code == 0):
@@ -195,7 +196,6 @@ class Kubelet:
         self, key: Key, running: Running, container: Object, instance: Instance
     ) -> None:
         pod = self.store.get(PODS, *key)
-        instance.started = now()
         behaviour = _behaviour(pod)
         try:
             if behaviour is not None:

@@ -9,8 +9,8 @@ those of Go's ``filepath.Match``.
 import posixpath
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
+from torchx._startup.dataclass import light_dataclass
 from torchx.errors import InvalidInput
 
 DEFAULT_SKIPPED = frozenset({".git", "__pycache__", ".torchx", ".torchxslurmjobdirs"})
@@ -19,7 +19,7 @@ DEFAULT_SKIPPED = frozenset({".git", "__pycache__", ".torchx", ".torchxslurmjobd
 _SPECIAL = frozenset("*?[]\\")
 
 
-@dataclass(frozen=True)
+@light_dataclass(frozen=True)
 class Pattern:
     """One line of an ignore file, without ``!``, normalized.
 

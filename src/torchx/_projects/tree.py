@@ -205,10 +205,7 @@ def _local_project(
             else:
                 implied[entry.path] = entry
         for found in folder.files:
-            try:
-                status = found.stat(follow_symlinks=False)
-            except OSError as err:
-                raise unreadable(found.path, err) from err
+            status = _entry_lstat(found)
             path = below + found.name
             kind = stat.S_IFMT(status.st_mode)
             if kind == stat.S_IFREG:
@@ -238,6 +235,13 @@ def _local_project(
     if implied:
         _add_folders_in_use(entries, implied)
     return entries, leaving
+
+
+def _entry_lstat(found: "os.DirEntry[str]") -> os.stat_result:
+    try:
+        return found.stat(follow_symlinks=False)
+    except OSError as err:
+        raise unreadable(found.path, err) from err
 
 
 def _lstat(path: str) -> os.stat_result:

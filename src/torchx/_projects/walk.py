@@ -30,7 +30,7 @@ class LocalFolder(NamedTuple):
     kept: bool
     """False where only something below it is taken in again."""
     folders: list[str]
-    files: "list[os.DirEntry[str]]"
+    files: list[os.DirEntry[str]]
     """Everything but folders: links and things that are not files are among them."""
 
 

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from torchx.cli.cmd_base import SubCommand
 
 _COMPONENT = re.compile(
-    r"^(?:async )?def ([A-Za-z]\w*)\((?:[^()]|\([^()]*\))*\)\s*->\s*[\"']?[\w.]*\bAppDef\b", re.M
+    r"^(?:async )?def ([A-Za-z]\w*)\((?:[^()]|\([^()]*\))*\)\s*->\s*[\"']?[\w.]*\bAppDef\b",
+    re.MULTILINE,
 )
 _BUILTINS = "torchx.components"
 _MOST_HANDLES = 100

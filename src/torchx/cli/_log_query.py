@@ -1,11 +1,14 @@
 """What `torchx log` is asked for: whose lines, and which of them."""
 
 import argparse
-from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING
 
+from torchx._startup.dataclass import light_dataclass
 from torchx.schedulers.api import Stream
 from torchx.specs import make_app_handle
+
+if TYPE_CHECKING:
+    from datetime import datetime, timedelta
 
 ID_FORMAT = "SCHEDULER://[SESSION_NAME]/APP_ID/[ROLE_NAME/[REPLICA_IDS,...]]"
 
@@ -14,7 +17,7 @@ DEFAULT_SESSION = "default"
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
-@dataclass(frozen=True)
+@light_dataclass(frozen=True)
 class LogTarget:
     """Whose lines; all roles for `None`, all replicas for no ids."""
 
@@ -29,15 +32,15 @@ class LogTarget:
         return make_app_handle(self.scheduler, self.session, self.app_id)
 
 
-@dataclass(frozen=True)
+@light_dataclass(frozen=True)
 class LogQuery:
     """Which lines."""
 
     regex: str | None = None
     should_tail: bool = False
     streams: Stream | None = None
-    since: datetime | None = None
-    until: datetime | None = None
+    since: "datetime | None" = None
+    until: "datetime | None" = None
     tail_lines: int | None = None
     """Only the last ones of each replica, of those that there are now."""
     attempt: int | None = None
@@ -63,8 +66,10 @@ def parse_identifier(text: str) -> LogTarget | None:
     return LogTarget(scheduler, session or DEFAULT_SESSION, app_id, role, numbers)
 
 
-def parse_time(text: str) -> datetime:
+def parse_time(text: str) -> "datetime":
     """A point in time: RFC 3339 (local time without an offset), or an age such as ``1h30m``."""
+    from datetime import datetime, timezone
+
     age = _parse_age(text)
     if age is not None:
         return datetime.now(timezone.utc) - age
@@ -101,9 +106,10 @@ def parse_count(text: str) -> int:
     return int(text)
 
 
-def _parse_age(text: str) -> timedelta | None:
+def _parse_age(text: str) -> "timedelta | None":
     """Reads ``10m`` or ``1h30m``; `None` when the text is something else."""
     import re
+    from datetime import timedelta
 
     parts = re.findall(r"([0-9]+)([smhdw])", text.strip())
     if not parts or "".join(number + unit for number, unit in parts) != text.strip():

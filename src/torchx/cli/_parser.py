@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from torchx._words import did_you_mean
-from torchx.cli import _help, _output, argparse_util
+from torchx.cli import _output, argparse_util
 from torchx.util._terminal import help_width
 
 if TYPE_CHECKING:
@@ -104,10 +104,14 @@ class RootParser(Parser):
     """Shows the help that is also shown without any parser."""
 
     def __init__(self, subcmds: "Mapping[str, SubCommand]") -> None:
+        from torchx.cli import _help
+
         super().__init__(prog="torchx", usage=_help.USAGE)
         self._subcmds = subcmds
 
     def format_help(self) -> str:
+        from torchx.cli import _help
+
         usable = getattr(self._subcmds, "usable", None)  # a caller's own commands are a plain dict
         return _help.render(usable() if usable else self._subcmds)
 

@@ -1,11 +1,10 @@
 """``torchx log``: the output of an app's replicas."""
 
 import argparse
-import queue
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from torchx._words import did_you_mean
 from torchx.cli import _arguments, _output
@@ -20,7 +19,6 @@ from torchx.cli._log_query import (
     parse_regex,
     parse_time,
 )
-from torchx.cli._log_replicas import last_lines, print_replica, print_replicas, replica_reader
 from torchx.cli.cmd_base import SubCommand
 from torchx.errors import LogsNotFound, UnsupportedRequest
 from torchx.runner import Runner, get_runner
@@ -28,6 +26,9 @@ from torchx.schedulers.api import LogBlock, LogReport, Stream, one_look
 from torchx.specs import AppDef
 from torchx.specs.api import is_started
 from torchx.util.colors import ENDC, GREEN
+
+if TYPE_CHECKING:
+    import queue
 
 __all__ = [
     "ENDC",
@@ -177,6 +178,8 @@ def print_log_lines(
 ) -> None:
     """Writes the lines of one replica; a failure is put on the queue and raised."""
     query = LogQuery(regex=regex, should_tail=should_tail, streams=streams)
+    from torchx.cli._log_replicas import print_replica, replica_reader
+
     lines = replica_reader(runner, app_handle, role_name, replica_id, query)
     print_replica(LogPrinter(file), lines, query, exceptions)
 
@@ -202,6 +205,8 @@ def _print_logs(printer: LogPrinter, runner: Runner, target: LogTarget, query: L
             return False
         replicas, blocks = opened
     if blocks is None:
+        from torchx.cli._log_replicas import print_replicas
+
         print_replicas(printer, runner, target.handle, replicas, query)
     else:
         _write_blocks(printer, blocks)
@@ -294,6 +299,8 @@ def _last_blocks(
     try:
         return read(follow, tail_lines=count)
     except UnsupportedRequest:  # a scheduler of another package, that gives all lines or none
+        from torchx.cli._log_replicas import last_lines
+
         return last_lines(read(False), count, read if follow else None)
 
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from torchx._startup import local_supervisor
-from torchx.cli import _arguments, _errors, _output, _secrets
+from torchx.cli import _arguments, _output, _secrets
 from torchx.cli._run_args import (
     MISSING_COMPONENT_ERROR_MSG,
     TorchXRunArgs,
@@ -174,6 +174,8 @@ class CmdRun(SubCommand):
             with get_runner(component_defaults=component_defaults) as runner:
                 self._run(runner, args)
         except BaseException as err:
+            from torchx.cli import _errors
+
             number = _errors.signal_of(err)
             if number is not None:
                 if self._reader is not None and self._attached:  # its job has ended by now
@@ -476,6 +478,7 @@ def _terminated_as_exception() -> Iterator[None]:
     if not main_thread or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         yield
         return
+    from torchx.cli import _errors
 
     def interrupt(number: int, _frame: object) -> None:
         raise _errors.Interrupted(number)

@@ -1,8 +1,8 @@
 """Records the calls of a runner, which costs nothing as long as nobody reads the records.
 
-``torchx.runner.events`` takes longer to import than most calls take. It is imported when there is
-somebody to read an event: a plugin for event handlers, a program that has imported ``logging``, by
-which handlers are attached, or one that has imported ``torchx.runner.events`` itself.
+``torchx.runner.events`` takes longer to import than most calls take. It is imported when somebody
+may read an event: a plugin for event handlers, a handler that is attached to their logger, or a
+program that has imported ``torchx.runner.events`` itself.
 """
 
 import sys
@@ -13,6 +13,10 @@ from torchx._startup.plugin_lookup import any_plugins
 
 if TYPE_CHECKING:
     from torchx.runner.events import log_event
+
+
+_LOGGER = "torchx-events-null"
+"""Name of the logger that events are written to."""
 
 
 class UnreadEvent:
@@ -66,5 +70,7 @@ def recorded() -> bool:
 
 
 def _readable() -> bool:
-    loaded = "torchx.runner.events" in sys.modules or "logging" in sys.modules
-    return loaded or any_plugins("EVENT_HANDLER")
+    if "torchx.runner.events" in sys.modules or any_plugins("EVENT_HANDLER"):
+        return True
+    logging = sys.modules.get("logging")
+    return logging is not None and _LOGGER in logging.root.manager.loggerDict

@@ -10,7 +10,6 @@ from torchx._startup.lazy_logger import get_logger
 from torchx._tracker_environment import factory_in, setting_in, split_names
 from torchx.errors import BackendUnavailable, UnsupportedRequest
 from torchx.runner import _prepare
-from torchx.runner._building import build_images, build_into
 from torchx.runner._calls import UnreadCall, recorded, recorded_call
 from torchx.runner.config import get_config, get_configs
 from torchx.schedulers import SchedulerFactory, get_scheduler_factories
@@ -308,6 +307,8 @@ class Runner:
             resolved = resolve_cfg(sched.run_opts(), cfg)
             sched._pre_build_validate(app, scheduler, resolved)
             if isinstance(sched, WorkspaceMixin):
+                from torchx.runner._building import build_into
+
                 build_into(sched, app, workspace, resolved)
             # release 0.7 had no third parameter (NeMo-Run's schedulers)
             if _prepare.takes_args(sched._validate, app, scheduler, resolved):
@@ -344,6 +345,8 @@ class Runner:
             roles = [app_or_role] if isinstance(app_or_role, Role) else app_or_role.roles
             built: dict[tuple[str, Workspace], str] = {}
             if isinstance(sched, WorkspaceMixin):
+                from torchx.runner._building import build_images
+
                 built = build_images(sched, roles, resolve_cfg(sched.run_opts(), cfg))
         if isinstance(app_or_role, Role):
             return next(iter(built.values()), None)

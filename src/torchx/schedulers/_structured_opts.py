@@ -4,7 +4,7 @@ import functools
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from torchx._startup.dataclass import MISSING, field, fields, light_dataclass
 from torchx.specs.api import CfgVal, InvalidRunConfigException, cases, runopts
@@ -12,7 +12,7 @@ from torchx.specs.api import CfgVal, InvalidRunConfigException, cases, runopts
 if TYPE_CHECKING:
     from dataclasses import Field
 
-S = TypeVar("S", bound="StructuredOpts")
+    from typing_extensions import Self
 
 
 @light_dataclass
@@ -55,7 +55,7 @@ class StructuredOpts(Mapping[str, CfgVal]):
         return opts
 
     @classmethod
-    def from_cfg(cls: type[S], cfg: Mapping[str, CfgVal]) -> S:
+    def from_cfg(cls, cfg: Mapping[str, CfgVal]) -> "Self":
         """Takes options by name, field name or camelCase; keeps those that are no fields.
 
         Raises:

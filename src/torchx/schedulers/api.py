@@ -6,6 +6,7 @@ import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from torchx._retry import with_retries
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import InvalidInput, UnknownApp, UnsupportedRequest
 from torchx.schedulers._core import logs
@@ -28,7 +29,6 @@ from torchx.schedulers._core.responses import (
     SchedulerFeatures,
     Stream,
 )
-from torchx.schedulers._core.retry import with_retries
 from torchx.schedulers._core.snapshot import (
     AppSnapshot,
     ReplicaKey,
@@ -382,7 +382,7 @@ class Scheduler(abc.ABC, Generic[T]):
             LogsNotFound: (a ``RuntimeError``) if it has no such role or replica.
             UnsupportedRequest: for what the features do not declare; all of these at the call.
         """
-        if not _defines(self, "read_logs"):
+        if not _has(self, "read_logs"):
             raise self._unsupported("log_iter")
         times = {"since": since, "until": until}
         return logs.lines_of(
@@ -414,9 +414,7 @@ class Scheduler(abc.ABC, Generic[T]):
             UnsupportedRequest: at the call, if the scheduler cannot merge logs.
         """
         # an override of the published method wins over this faster way
-        if not _defines(self, "read_logs") or _overridden_below(
-            type(self), "log_iter", "read_logs"
-        ):
+        if not _defines(self, "read_logs"):
             raise self._unsupported("log_blocks")
         times = {"since": since, "until": until}
         return _log_blocks(
@@ -489,7 +487,7 @@ def _explained(scheduler: Scheduler[Any], snapshot: AppSnapshot) -> AppSnapshot:
 def _log_reader(scheduler: Scheduler[Any], snapshot: AppSnapshot) -> "LogReader | None":
     """Reads the lines of one app; ``None`` where the scheduler has no logs."""
     features = scheduler.features
-    if not _defines(scheduler, "read_logs") or not features.logs:
+    if not _has(scheduler, "read_logs") or not features.logs:
         return None
     from torchx.schedulers._core.verbs import LogReader
 
@@ -500,8 +498,20 @@ def _log_reader(scheduler: Scheduler[Any], snapshot: AppSnapshot) -> "LogReader 
     )
 
 
+_VERBS = {"look": "describe", "read_logs": "log_iter"}
+"""The verb that follows from a hook, as clients override it."""
+
+
 def _defines(scheduler: Scheduler[Any], hook: str) -> bool:
-    """Whether a scheduler is written with that hook, rather than with the verbs themselves."""
+    """True if a scheduler is written with that hook, rather than with the verb itself.
+
+    A client's subclass that overrides the verb is asked for the verb: what it runs on may be out of
+    reach of the hook that it inherits.
+    """
+    return _has(scheduler, hook) and not _overridden_below(type(scheduler), _VERBS[hook], hook)
+
+
+def _has(scheduler: Scheduler[Any], hook: str) -> bool:
     return getattr(type(scheduler), hook, None) is not getattr(Scheduler, hook)
 
 

@@ -142,20 +142,23 @@ def copy_role(role: Role, own: tuple[str, ...] = ()) -> Role:
         fields["workspace"] = copy.copy(raw["workspace"])
         fields["workspace"].projects = dict(raw["workspace"].projects)
     if len(raw) > len(_ROLE_FIELDS):
-        for name, value in raw.items():
-            if name not in _ROLE_FIELDS:  # of a subclass
-                fields[name] = copy.deepcopy(value)
-    overrides = raw["overrides"]
-    if overrides:
-        from torchx.specs._overrides import has_overrides
-
-        if has_overrides(overrides):
-            logger.debug("the copy of role `%s` shares its overrides", raw["name"])
-        else:
-            fields["overrides"] = {}
-    else:
+        of_subclass = raw.keys() - _ROLE_FIELDS
+        fields.update((name, copy.deepcopy(raw[name])) for name in of_subclass)
+    if not _shares_overrides(role):
         fields["overrides"] = {}
     return copied
+
+
+def _shares_overrides(role: Role) -> bool:
+    """Whether a copy shares what it is overridden with: values that are still to be found."""
+    if not role.__dict__["overrides"]:
+        return False
+    from torchx.specs._overrides import has_overrides
+
+    if not has_overrides(role.__dict__["overrides"]):
+        return False
+    logger.debug("the copy of role `%s` shares its overrides", role.__dict__["name"])
+    return True
 
 
 def _same_fields(role: Role, raw: dict[str, Any]) -> Role:

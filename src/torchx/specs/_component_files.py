@@ -8,7 +8,6 @@ import re
 import sys
 import threading
 from types import ModuleType
-from typing import Any
 
 from torchx.util.io import read_conf_file
 
@@ -155,7 +154,7 @@ class _Restore:
         self._path = list(sys.path)
         return self
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, *_: object) -> None:
         if not self.keep:
             sys.path[:] = self._path
             for name in set(sys.modules) - self._modules:

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from typing import Any
 
 from torchx._words import closest
-from torchx.specs._docstrings import get_fn_docstring
 from torchx.util._terminal import help_width
 
 
@@ -36,6 +35,8 @@ class ComponentParser(argparse.ArgumentParser):
     component: Callable[..., Any]
 
     def format_help(self) -> str:
+        from torchx.specs._docstrings import get_fn_docstring
+
         description, arg_help = get_fn_docstring(self.component)
         self.description = description.replace("%", "%%")
         for action in self._actions:

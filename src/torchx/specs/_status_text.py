@@ -101,7 +101,7 @@ def _parse_error(error: str) -> tuple[str, Any, Any] | None:
 
 def _format_time(timestamp: Any) -> str:
     try:
-        return datetime.fromtimestamp(int(timestamp)).strftime("%Y-%m-%d %H:%M:%S")
+        return datetime.fromtimestamp(int(timestamp)).astimezone().strftime("%Y-%m-%d %H:%M:%S")
     except (TypeError, ValueError, OverflowError, OSError):
         return _NOT_AVAILABLE
 

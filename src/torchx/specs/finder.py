@@ -11,7 +11,6 @@ from torchx._startup.lazy_logger import configure_now, get_logger
 from torchx._words import did_you_mean
 from torchx.errors import ComponentNotFoundException as ComponentNotFoundException
 from torchx.errors import ComponentValidationException as ComponentValidationException
-from torchx.specs._docstrings import get_fn_docstring
 
 if TYPE_CHECKING:
     from torchx.specs.file_linter import ComponentFunctionValidator
@@ -46,6 +45,8 @@ class _Component:
     @property
     def description(self) -> str:
         """What its docstring says first; read when it is asked for, which takes a while."""
+        from torchx.specs._docstrings import get_fn_docstring
+
         return get_fn_docstring(self.fn)[0]
 
 
@@ -502,10 +503,11 @@ def get_builtin_source(
     module = inspect.getmodule(fn)
     assert module is not None
     source = inspect.getsource(module)
-    imports = []
-    for node in ast.parse(source).body:
-        if isinstance(node, (ast.Import, ast.ImportFrom)):
-            imports.append(ast.get_source_segment(source, node) or "")
+    imports = [
+        ast.get_source_segment(source, node) or ""
+        for node in ast.parse(source).body
+        if isinstance(node, (ast.Import, ast.ImportFrom))
+    ]
     helpers = _helpers(source, inspect.getsource(fn), component.fn_name)
     return "\n".join([*imports, "\n", *helpers, inspect.getsource(fn)])
 

@@ -108,7 +108,7 @@ def test_handles_of_local_apps_are_offered() -> None:
         capture_output=True,
     )
     (handle,) = offered("torchx status local_cwd://torchx/e")
-    assert handle.startswith("local_cwd://torchx/echo-") or handle.startswith("//torchx/echo-")
+    assert handle.startswith(("local_cwd://torchx/echo-", "//torchx/echo-"))
 
 
 def test_the_latest_handles_are_offered_of_many() -> None:

@@ -1,6 +1,6 @@
 """The scheduler interface, its answers and its small functions."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +11,14 @@ from hypothesis import strategies as st
 from torchx.errors import TorchXError
 from torchx.schedulers import api
 from torchx.schedulers.api import (
+    AppSnapshot,
     DescribeAppResponse,
     ListAppResponse,
     LogBlock,
+    LogChunk,
+    LogKey,
+    LogQuery,
+    ReplicaKey,
     Scheduler,
     SchedulerFeatures,
     Stream,
@@ -359,3 +364,42 @@ def test_built_images_are_pinned() -> None:
         ("img", other),
         ("img", None),
     ]
+
+
+class Looking(Printer):
+    """A scheduler that is written with hooks."""
+
+    def look(self, app_id: str) -> AppSnapshot | None:
+        self.cancelled.append(f"look {app_id}")
+        return AppSnapshot(app_id, native_state=AppState.RUNNING)
+
+    def read_logs(
+        self, snapshot: AppSnapshot, replicas: Sequence[ReplicaKey], query: LogQuery
+    ) -> Iterator[LogChunk]:
+        yield LogKey("w", 0), None, b"line\n"
+
+    describe = Scheduler.describe
+    _cancel_existing = Scheduler._cancel_existing
+
+
+class FromElsewhere(Looking):
+    """A client's subclass, whose backend the inherited hook cannot reach."""
+
+    def describe(self, app_id: str) -> DescribeAppResponse | None:
+        return DescribeAppResponse(app_id, AppState.RUNNING)
+
+    def _cancel_existing(self, app_id: str) -> None:
+        self.cancelled.append(app_id)
+
+
+def test_an_override_of_describe_wins_over_the_inherited_hook() -> None:
+    scheduler = FromElsewhere("t")
+    assert scheduler.exists("j")
+    scheduler.cancel("j")
+    scheduler.delete("j")
+    assert scheduler.failed_replicas("j") == []
+    assert scheduler.end_after_failure("j") is None
+    assert scheduler.cancelled == ["j", "j"]
+    looking = Looking("t")
+    assert looking.exists("j")
+    assert looking.cancelled == ["look j"]

@@ -181,6 +181,25 @@ def test_it_may_be_derived_from_another() -> None:
     assert vars(Known("a")) == {"name": "a", "inner": None}
 
 
+@pytest.mark.parametrize("decorate", [light_dataclass, dataclasses.dataclass])
+def test_what_derives_from_a_frozen_one_is_frozen(decorate: Decorator) -> None:
+    base = make_frozen(light_dataclass)
+
+    @decorate(frozen=True)
+    class Longer(base):  # type: ignore[misc,valid-type]  # made by a function
+        """With a further field."""
+
+        size: int = 0
+
+    assert hash(Longer("a", 1, 2)) == hash(("a", 1, 2))
+    assert vars(Longer("a")) == {"name": "a", "index": 0, "size": 0}
+    with pytest.raises(TypeError, match="cannot inherit non-frozen dataclass from a frozen one"):
+
+        @dataclasses.dataclass
+        class Thawed(base):  # type: ignore[misc,valid-type]  # see above
+            """May not be."""
+
+
 def test_own_methods_stay() -> None:
     @light_dataclass
     class Own:

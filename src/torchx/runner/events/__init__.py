@@ -129,7 +129,7 @@ def _destination(name: str) -> "logging.Logger":
                 sink = logging.getLogger(f"torchx-events-{name}")
                 sink.setLevel(logging.INFO)
                 sink.propagate = False
-                sink.handlers[:] = [handler]
+                sink.handlers.insert(0, handler)  # others may have been attached before
                 _destinations[name] = sink
     return sink
 

@@ -4,9 +4,10 @@ import re
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 
+from torchx._startup.dataclass import light_dataclass
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import BackendUnavailable, CommandFailed, ProgramNotFound
 
@@ -19,7 +20,7 @@ SILENT_S = 3.0
 """After how long a user is told what is being waited for."""
 
 
-@dataclass(frozen=True, eq=False)
+@light_dataclass(frozen=True)
 class BackendPrograms:
     """The programs by which one backend is reached.
 
@@ -53,13 +54,8 @@ class BackendPrograms:
                 argv, capture_output=True, check=True, timeout=timeout_s, **fed
             ).stdout
 
-        slow = threading.Timer(SILENT_S, logger.warning, ["waiting for `%s` to answer", argv[0]])
-        slow.daemon = True
-        slow.start()
-        try:
+        with _reported_if_slow(argv[0]):
             return self._translate_errors(argv[0], call)
-        finally:
-            slow.cancel()
 
     def ask(
         self,
@@ -67,8 +63,12 @@ class BackendPrograms:
         *,
         timeout_s: float = TIMEOUT_S,
         pauses_s: Iterable[float] = PAUSES_S,
+        report: bool = False,
     ) -> str:
         """Standard output of a call that changes nothing; repeated while the backend is away.
+
+        Args:
+            report: tell a user if a call takes long, as ``run`` does.
 
         Raises:
             ProgramNotFound, BackendUnavailable, CommandFailed: as ``run``.
@@ -85,7 +85,8 @@ class BackendPrograms:
             )
 
         def once() -> str:
-            return self._translate_errors(argv[0], call)
+            with _reported_if_slow(argv[0]) if report else nullcontext():
+                return self._translate_errors(argv[0], call)
 
         return with_retries(once, pauses_s, Waiting().transient)
 
@@ -113,6 +114,17 @@ class BackendPrograms:
             raise CommandFailed(program, err.returncode, words) from None
 
 
+@contextmanager
+def _reported_if_slow(program: str) -> Iterator[None]:
+    slow = threading.Timer(SILENT_S, logger.warning, ["waiting for `%s` to answer", program])
+    slow.daemon = True
+    slow.start()
+    try:
+        yield
+    finally:
+        slow.cancel()
+
+
 class Waiting:
     """Tells a user once, after some seconds, that a backend is away and is tried again."""
 
@@ -121,7 +133,7 @@ class Waiting:
         self._reported = False
 
     def transient(self, err: Exception) -> bool:
-        """Whether the call that failed may succeed later; reports that it is repeated."""
+        """True if the call that failed may succeed later; reports that it is repeated."""
         if not passes(err):
             return False
         self.report(str(err))
@@ -135,7 +147,7 @@ class Waiting:
 
 
 def stderr_message(text: str, program: str) -> str:
-    r"""What a program said, on one line, without its name in front.
+    r"""The message of a program on one line, without its name in front.
 
     >>> stderr_message("sbatch: error: no\nsbatch: error: such partition\n", "sbatch")
     'no; such partition'

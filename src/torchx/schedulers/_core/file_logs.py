@@ -41,7 +41,7 @@ class EndDetector(Protocol):
         """The latest attempt that has begun; nothing more is written by those before it."""
 
     def ended(self, replica: ReplicaKey) -> bool:
-        """Whether nothing more is written by any attempt."""
+        """True if nothing more is written by any attempt."""
 
 
 class GrowingFile:
@@ -50,7 +50,7 @@ class GrowingFile:
     def __init__(self, path: str, start: int = 0) -> None:
         self._path = path
         self._start = start
-        """Where the first line begins that was not given yet."""
+        """Offset of the first line that was not given yet."""
         self._scanned = start
         """No newline is between there and here."""
 
@@ -95,7 +95,7 @@ class GrowingFile:
 
 
 def whole_characters(data: bytes) -> int:
-    r"""How many of the bytes do not belong to a character of UTF-8 that is cut off.
+    r"""Number of bytes before a character of UTF-8 that is cut off.
 
     >>> whole_characters("aé".encode()[:2]), whole_characters(b"\xff\xff")
     (1, 2)
@@ -140,7 +140,7 @@ def read_now(
     attempts: Callable[[ReplicaKey], Sequence[int]],
     tail: int | None = None,
 ) -> Iterator[LogChunk]:
-    """What is in the files now: replica by replica, attempt by attempt, file by file.
+    """The content of the files now: replica by replica, attempt by attempt, file by file.
 
     Args:
         attempts: those of a replica that are wanted, in their order.
@@ -177,7 +177,7 @@ def _tail_starts(
 
 
 def _find_tail(path: str, count: int) -> tuple[int, int]:
-    """Where the last lines of a file begin, and how many they are."""
+    """Offset and number of the last lines of a file."""
     size = at = _size(path)
     if size == 0:
         return 0, 0
@@ -279,7 +279,7 @@ def follow(
 
 
 def _over(detector: EndDetector, follower: _Follower) -> bool:
-    """Whether nothing more is written by the attempt that is being read."""
+    """True if nothing more is written by the attempt that is being read."""
     replica = follower.replica
     return detector.latest(replica) > follower.attempt or detector.ended(replica)
 

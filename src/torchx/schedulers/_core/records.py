@@ -1,4 +1,4 @@
-"""What this user noted about the apps that were submitted from here, below ``TORCHX_HOME``.
+"""Notes of this user about apps that were submitted from here, below ``TORCHX_HOME``.
 
 An aid where the backend has forgotten an app, or does not tell where its files are. Nothing depends
 on it: a note that cannot be written or read is none.
@@ -24,7 +24,7 @@ def remember(scheduler: str, app_id: str, data: Mapping[str, object]) -> None:
 
 
 def recall(scheduler: str, app_id: str) -> dict[str, object] | None:
-    """What was noted of an app; ``None`` if that is nothing."""
+    """The note about an app; ``None`` if there is none."""
     try:
         with open(_path(scheduler, app_id), encoding="utf-8") as f:
             data = json.load(f)

@@ -152,12 +152,20 @@ class LogPosition:
         return time_ns is not None and time_ns // _SECOND_NS > last_s + _OVERLAP_S
 
     def _remember(self, lines: Sequence[bytes]) -> None:
-        last = self.last = lines[-1]
+        self.last = lines[-1]
         recent = self._recent
-        time_ns = parse_line(last)[0]
-        second = (recent[-1][0] if recent else 0) if time_ns is None else time_ns // _SECOND_NS
+        second = self._latest_second(lines)
         if not recent or second > recent[-1][0]:
             recent.append((second, array("q")))
             while recent[0][0] < second - _OVERLAP_S:
                 recent.popleft()
         recent[-1][1].extend(map(hash, lines))
+
+    def _latest_second(self, lines: Sequence[bytes]) -> int:
+        """Of lines that may be out of order; times of one form are in the order of their text."""
+        time_ns = parse_line(max(lines))[0]
+        if time_ns is None:  # a line without a time is among them
+            times_ns = (parse_line(line)[0] for line in lines)
+            known_ns = [time_ns for time_ns in times_ns if time_ns is not None]
+            time_ns = max(known_ns, default=self._recent[-1][0] * _SECOND_NS if self._recent else 0)
+        return time_ns // _SECOND_NS

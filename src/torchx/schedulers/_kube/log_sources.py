@@ -15,6 +15,7 @@ class LogSource:
         uid: of the pod, since another may have its name later.
         attempt: how often the container had been restarted before.
         tag: the caller's own word for it, not looked at.
+        restarts: another instance may take its place.
     """
 
     namespace: str
@@ -23,6 +24,7 @@ class LogSource:
     container: str
     attempt: int = 0
     tag: object = field(default=None, compare=False)
+    restarts: bool = field(default=False, compare=False)
 
 
 class SourceState(Enum):
@@ -43,6 +45,7 @@ OVER = (SourceState.ENDED, SourceState.REPLACED, SourceState.GONE)
 def started_sources(pod: Object, tag: object = None, *, previous: bool = False) -> list[LogSource]:
     """The instances of a pod that have a log: current ones, with ``previous`` those before them."""
     metadata = pod["metadata"]
+    restarting = _restarting(pod.get("spec") or {})
     found = []
     for status in _statuses(pod):
         restarts = int(status.get("restartCount") or 0)
@@ -54,8 +57,16 @@ def started_sources(pod: Object, tag: object = None, *, previous: bool = False) 
             attempts = (restarts - 1, *attempts)
         for attempt in attempts:
             where = (metadata["namespace"], metadata["name"], metadata["uid"], status["name"])
-            found.append(LogSource(*where, attempt, tag))
+            found.append(LogSource(*where, attempt, tag, status["name"] in restarting))
     return found
+
+
+def _restarting(spec: Object) -> set[str]:
+    """Names of the containers that are started again after their end."""
+    inits, mains = spec.get("initContainers") or (), spec.get("containers") or ()
+    if spec.get("restartPolicy", "Always") != "Never":
+        return {container["name"] for container in (*inits, *mains)}
+    return {container["name"] for container in inits if container.get("restartPolicy")}
 
 
 def state_of(source: LogSource, pod: Object | None) -> SourceState:

@@ -1,6 +1,7 @@
 """Reads many logs at a time inside one event loop, each line once, through whatever happens."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 
 import anyio
 
@@ -23,7 +24,24 @@ _CALL_S = 30.0
 
 logger = get_logger(__name__)
 
-Deliver = Callable[[LogSource, Sequence[bytes]], Awaitable[None]]
+Deliver = Callable[[LogSource, Sequence[bytes], bool], Awaitable[None]]
+
+
+class _Replaced(Exception):
+    """The container was started again: its log is another one now."""
+
+    def __init__(self, state: SourceState) -> None:
+        super().__init__(state)
+        self.state = state
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """What came of one opening; ``whole`` is ``None`` if the log is to be opened again."""
+
+    state: SourceState
+    whole: bool | None = None
+    err: Exception | None = None
 
 
 class LogStreams:
@@ -35,7 +53,8 @@ class LogStreams:
         patience: its pauses, the last of them again and again, come before each opening.
         pod_of: the pod as it is known, maybe a little late; ``None`` if there is none.
         next_change: waits until pods have changed.
-        deliver: takes new lines; waits while there is no room for them.
+        deliver: takes new lines, and whether the last of them lacks its newline; waits while there
+            is no room for them.
     """
 
     def __init__(
@@ -73,33 +92,43 @@ class LogStreams:
         failures = 0
         while True:
             before = position.last
-            err: Exception | None = None
-            try:
-                await self._open(source, state, position)
-                if not self._follow and state not in OVER:
-                    return await self._end(source, position, True)
-                state = await self._state_now(source, wait=True)
-                if state in OVER and await self._is_all(source, state, position):
-                    return await self._end(source, position, True)
-            except NotFound:
-                return await self._end(source, position, False)
-            except Rejected as refused:
-                if "previous terminated container" in str(refused):
-                    return await self._end(source, position, False)
-                if "is waiting to start" not in str(refused):
-                    raise
-                state, err = await self._state_now(source, wait=True), refused
-            except (BackendUnavailable, ServerBusy) as broken:
-                state, err = await self._state_now(source, wait=False), broken
+            outcome = await self._read_once(source, state, position)
+            if outcome.whole is not None:
+                return await self._end(source, position, outcome.whole)
+            state = outcome.state
             failures = 0 if position.last != before else failures + 1
             if failures >= _ATTEMPTS and (not self._follow or state in OVER):
-                return await self._given_up(source, position, err)
+                return await self._given_up(source, position, outcome.err)
             if failures:
                 await anyio.sleep(self._patience.pause_s(failures - 1))
 
+    async def _read_once(
+        self, source: LogSource, state: SourceState, position: LogPosition
+    ) -> _Outcome:
+        try:
+            await self._open(source, state, position)
+            if not self._follow and state not in OVER:
+                return _Outcome(state, whole=True)
+            state = await self._state_now(source, wait=True)
+            whole = state in OVER and await self._is_all(source, state, position)
+            return _Outcome(state, whole=whole or None)
+        except NotFound:
+            return _Outcome(state, whole=False)
+        except Rejected as refused:
+            if "previous terminated container" in str(refused):
+                return _Outcome(state, whole=False)
+            if "is waiting to start" not in str(refused):
+                raise
+            return _Outcome(await self._state_now(source, wait=True), err=refused)
+        except _Replaced as replaced:
+            gone = replaced.state is SourceState.GONE
+            return _Outcome(replaced.state, whole=False if gone else None)
+        except (BackendUnavailable, ServerBusy) as broken:
+            return _Outcome(await self._state_now(source, wait=False), err=broken)
+
     async def _end(self, source: LogSource, position: LogPosition, whole: bool) -> bool:
         if lines := position.finish():
-            await self._deliver(source, lines)
+            await self._deliver(source, lines, True)
         return whole
 
     async def _given_up(
@@ -118,27 +147,37 @@ class LogStreams:
             query["follow"] = "true"
         request = _log_call(source, state, query)
         if "follow" not in query:
-            await self._receive(source, request, _CALL_S, position)
+            await self._receive(source, state, request, _CALL_S, position)
             return
         with anyio.CancelScope() as scope:
             self._following[source] = scope
             try:
-                await self._receive(source, request, None, position)
+                await self._receive(source, state, request, None, position)
             finally:
                 del self._following[source]
         if scope.cancelled_caught:
             raise AnswerLost(f"the stream stayed open after the end: {request}")
 
     async def _receive(
-        self, source: LogSource, request: Call, read_s: float | None, position: LogPosition
+        self,
+        source: LogSource,
+        state: SourceState,
+        request: Call,
+        read_s: float | None,
+        position: LogPosition,
     ) -> None:
         async with self._streams.open(request, read_s) as stream:
             if stream.code >= 400:
                 body = b"".join([chunk async for chunk in stream.chunks()])
                 raise api_error(request, Answer(stream.code, stream.headers, body), self._user)
+            if source.restarts and state is not SourceState.REPLACED:
+                # what came may be the log of the next instance, which the server does not say
+                now = await self._asked(source)
+                if now in (SourceState.REPLACED, SourceState.GONE):
+                    raise _Replaced(now)
             async for chunk in stream.chunks():
                 if lines := position.feed(chunk):
-                    await self._deliver(source, lines)
+                    await self._deliver(source, lines, False)
 
     def stop_following(self, source: LogSource) -> None:
         """Closes the stream of a container that has ended; what is missing is asked for then."""
@@ -170,6 +209,10 @@ class LogStreams:
                     state = state_of(source, self._pod_of(source))
         if state in OVER:
             return state
+        return await self._asked(source) or state
+
+    async def _asked(self, source: LogSource) -> SourceState | None:
+        """What the server says of the container now; ``None`` if it does not answer."""
         request = call("get", "GET", PODS, source.namespace, source.pod)
         try:
             answer = await self._streams.send(request, _CALL_S)
@@ -177,7 +220,7 @@ class LogStreams:
         except NotFound:
             return SourceState.GONE
         except (BackendUnavailable, ServerBusy):
-            return state
+            return None
 
 
 def _log_call(source: LogSource, state: SourceState, query: dict[str, str]) -> Call:

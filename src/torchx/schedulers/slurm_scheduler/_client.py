@@ -50,7 +50,7 @@ _NO_ACCOUNTING = "accounting storage is disabled|accounting.*not.*configured"
 
 
 def is_transient(text: str) -> bool:
-    """Whether the same call may succeed a little later."""
+    """True if the same call may succeed a little later."""
     away = re.search(_TRANSIENT, text, re.IGNORECASE)
     return away is not None and not re.search(_NO_ACCOUNTING, text, re.IGNORECASE)
 
@@ -76,12 +76,12 @@ class Queue:
         self._lock = threading.Lock()
         self._jobs: dict[str, NativeJob] = {}
         self._asked = -MAX_INTERVAL_S
-        """When the last call was made, by the monotonic clock."""
+        """Time of the last call, by the monotonic clock."""
         self.asked_ns = 0
         """The same, in nanoseconds since the epoch."""
         self._answered = False
         self._took_s = 0.0
-        """How long the last call took that was answered."""
+        """Duration of the last call that was answered."""
         self._failures = 0
         self._error: BackendUnavailable | None = None
         self._json = True
@@ -187,7 +187,7 @@ def queued_apps() -> list[SlurmSnapshot]:
 
 
 def accounting(app_id: str, cluster: str = "") -> NativeJob | None:
-    """What sacct knows of a job; ``None`` if that is nothing, or if there is no accounting.
+    """The record of a job in accounting; ``None`` if there is none, or no accounting.
 
     Raises:
         BackendUnavailable: if there is accounting, and it cannot be reached now.
@@ -236,7 +236,7 @@ def cancel(app_id: str, cluster: str = "") -> None:
     try:
         with_retries(lambda: PROGRAMS.run(command), RETRY_PAUSES_S, Waiting().transient)
     except CommandFailed as err:
-        if re.search(r"already (?:completing|completed)|invalid job id", err.stderr, re.I):
+        if re.search(r"already (?:completing|completed)|invalid job id", err.stderr, re.IGNORECASE):
             return
         msg = f"`scancel {app_id}` failed: {err.stderr}"
         raise InvalidInput(msg) from None
@@ -269,9 +269,10 @@ def partition_mem_mb(partition: str | None) -> int | None:
 
 
 def _ask_sinfo(*arguments: str) -> str | None:
-    """What sinfo prints; ``None`` if it is missing or fails, since a dry run does without."""
+    """Output of sinfo; ``None`` if it is missing or fails, since a dry run does without."""
     try:
-        return PROGRAMS.ask(["sinfo", *arguments], timeout_s=SINFO_TIMEOUT_S, pauses_s=())
+        command = ["sinfo", *arguments]
+        return PROGRAMS.ask(command, timeout_s=SINFO_TIMEOUT_S, pauses_s=(), report=True)
     except (BackendUnavailable, CommandFailed) as err:
         logger.debug("%s", err)
         return None

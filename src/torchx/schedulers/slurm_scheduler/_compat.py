@@ -38,7 +38,7 @@ def _partition_memmb(partition: str | None) -> int | None:
 
 
 def ask_facts(partition: str | None, memory: bool, gpus: bool) -> Facts:
-    """What the cluster is asked before a request is built; only what matters to it.
+    """Facts that the request depends on; the cluster is only asked for those.
 
     Args:
         memory: a role asks for memory.
@@ -56,14 +56,14 @@ def ask_facts(partition: str | None, memory: bool, gpus: bool) -> Facts:
 
 
 class SingleQuestions:
-    """What squeue or sacct alone tells; the verbs of the scheduler put both together."""
+    """Answers of squeue or sacct alone; the verbs of the scheduler put both together."""
 
     def _describe_squeue(self, app_id: str) -> DescribeAppResponse | None:
-        """What squeue alone tells of a job."""
+        """The job by squeue alone."""
         return _described(app_id, _client.queue(self._cluster(app_id)).jobs().get(app_id))
 
     def _describe_sacct(self, app_id: str) -> DescribeAppResponse | None:
-        """What sacct alone tells of a job."""
+        """The job by sacct alone."""
         return _described(app_id, _client.accounting(app_id, self._cluster(app_id)))
 
     def _list_squeue(self) -> list[ListAppResponse]:

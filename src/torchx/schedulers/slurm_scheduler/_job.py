@@ -1,4 +1,4 @@
-"""What a job of ours is known by: the names of its files, and what it and its submitter note."""
+"""Names of a job's files, and the notes that it and its submitter leave."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -82,18 +82,6 @@ def parse_mark(command: str) -> tuple[str, str] | None:
     return token, name
 
 
-class JobDir(NamedTuple):
-    """Where the files of a job are."""
-
-    work_dir: str
-    token: str = ""
-    """Empty if it is not known."""
-    cluster: str = ""
-    """Of a federation; empty for the default cluster."""
-    record: "JobRecord | None" = None
-    """What the submitter noted."""
-
-
 class RoleNote(NamedTuple):
     """A role of a job, as it is noted."""
 
@@ -105,12 +93,12 @@ class RoleNote(NamedTuple):
 
     @property
     def elastic(self) -> bool:
-        """Whether there may be fewer replicas, as many as there are hosts."""
+        """True if there may be fewer replicas, as many as there are hosts."""
         return self.min_replicas is not None and self.min_replicas < self.replicas
 
 
 class JobRecord(NamedTuple):
-    """What was submitted, without arguments and environment."""
+    """The app as it was submitted, without arguments and environment."""
 
     app: str = ""
     roles: tuple[RoleNote, ...] = ()
@@ -137,14 +125,26 @@ class JobRecord(NamedTuple):
             return None
 
 
+class JobDir(NamedTuple):
+    """The place of a job's files."""
+
+    work_dir: str
+    token: str = ""
+    """Empty if it is not known."""
+    cluster: str = ""
+    """Of a federation; empty for the default cluster."""
+    record: JobRecord | None = None
+    """The submitter's note."""
+
+
 class JobNotes(NamedTuple):
-    """What the latest attempt of a job noted."""
+    """The notes of a job's latest attempt."""
 
     attempt: int = 0
     codes: Mapping[Key, int] = _NONE
     """Exit codes as a shell gives them."""
     ended_ns: Mapping[Key, int] = _NONE
-    """When replicas ended that did not succeed."""
+    """Times of the end of replicas that did not succeed."""
     failed_step: tuple[int, int] | None = None
     """Index of the role whose step was the first to fail, and its exit code."""
     hosts: Mapping[int, Sequence[str]] = _NONE
@@ -160,27 +160,27 @@ class JobNotes(NamedTuple):
     end: int | None = None
     """Exit code of the script; ``None`` if it did not come to its end."""
     over_ns: int = 0
-    """When the attempt came to an end."""
+    """Time of the attempt's end."""
     killed: bool = False
-    """Whether the script was asked to end from outside."""
+    """True if the script was asked to end from outside."""
     done: bool = False
-    """Whether all replicas have ended after that."""
+    """True if all replicas have ended after that."""
     requeued: bool = False
 
     @property
     def over(self) -> bool:
-        """Whether the attempt has come to an end in any way."""
+        """True if the attempt has come to an end in any way."""
         return self.end is not None or self.killed or self.requeued
 
     def was_ended(self, key: Key) -> bool:
-        """Whether a replica was ended with its job rather than ended the job."""
+        """True if a replica was ended with its job rather than ended the job."""
         if self.codes.get(key) not in (_TERM, _KILL) and key not in self.terminated:
             return False
         return self.killed or key != self.first_bad
 
     @property
     def replica_failed(self) -> bool:
-        """Whether a replica failed by itself."""
+        """True if a replica failed by itself."""
         return any(code and not self.was_ended(key) for key, code in self.codes.items())
 
     def failed_alone(self, index: int) -> int | None:

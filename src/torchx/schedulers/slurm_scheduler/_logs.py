@@ -146,14 +146,14 @@ class JobEnd:
         return self._notes.attempt
 
     def ended(self, replica: ReplicaKey) -> bool:
-        """Whether the job has ended, and replicas that were told to end have or are silent."""
+        """True if the job has ended, and replicas that were told to end have or are silent."""
         return self._over
 
     @property
     def _over(self) -> bool:
         notes = self._notes
-        told = notes.killed and not notes.done
-        return self._finished and (not told or self._quiet_s > LAST_WORDS_S)
+        ending = notes.killed and not notes.done
+        return self._finished and (not ending or self._quiet_s > LAST_WORDS_S)
 
     def _ask_is_due(self) -> bool:
         ending = self._notes.killed or self._notes.requeued

@@ -22,7 +22,7 @@ _WORDS_MAX = 500
 
 
 def find_job_dir(app_id: str, native: NativeJob | None, noted: JobDir | None) -> JobDir | None:
-    """Where the files of a job are, as its submitter noted it or as Slurm tells.
+    """The place of a job's files, as its submitter noted it or Slurm reports it.
 
     Args:
         noted: what this user noted about a job of that id, which may be of another cluster.
@@ -74,7 +74,7 @@ def _base(work_dir: str) -> str:
 
 
 def modified_ns(path: str | None) -> int:
-    """When a file or directory was changed; 0 if it is not there."""
+    """Time of the last change of a file or directory; 0 if it is not there."""
     try:
         return os.stat(path).st_mtime_ns if path is not None else 0
     except OSError:
@@ -85,7 +85,7 @@ def modified_ns(path: str | None) -> int:
 
 
 def read_record(path: str | None) -> JobRecord | None:
-    """What was submitted; ``None`` if it is not noted there."""
+    """The app as it was submitted; ``None`` if it is not noted there."""
     if path is None:
         return None
     try:
@@ -96,7 +96,7 @@ def read_record(path: str | None) -> JobRecord | None:
 
 
 def read_notes(path: str, signs_only: bool = False) -> JobNotes:
-    """What the latest attempt noted; one look at the directory, however many replicas.
+    """The notes of the latest attempt; one look at the directory, however many replicas.
 
     Args:
         signs_only: how far the job is, without what takes a look into files.
@@ -119,7 +119,7 @@ def read_notes(path: str, signs_only: bool = False) -> JobNotes:
 
 
 def over_ns(job_dir: JobDir, app_id: str) -> int:
-    """When the latest attempt came to an end; 0 if it has not, or nothing is noted."""
+    """Time of the latest attempt's end; 0 if it goes on, or nothing is noted."""
     path = notes_dir(job_dir, app_id)
     return read_notes(path, signs_only=True).over_ns if path is not None else 0
 
@@ -133,7 +133,7 @@ class _Found:
         self._signs_only = signs_only
         self._codes: dict[Key, int] = {}
         self._bad_steps: list[tuple[int, int, int]] = []
-        """When it ended, its role and its exit code."""
+        """Time of the end, role and exit code."""
         self._terminated: set[Key] = set()
         self._hosts: dict[int, list[str]] = {}
         self._host_of: dict[Key, str] = {}
@@ -209,11 +209,11 @@ class _Found:
 
 
 def batch_words(job_dir: JobDir, app_id: str) -> str:
-    """What Slurm said where the job runs, as far as it is no line of our script; on one line."""
+    """Slurm's messages where the job runs, without the lines of our script; on one line."""
     lines = last_lines(os.path.join(job_dir.work_dir, f"slurm-{app_id}.out"), 20)
     own = ("job exited with code ", "role ")
-    told = [line for line in lines if not line.startswith(own)]
-    return "; ".join(told[-_WORDS_LINES:])[:_WORDS_MAX]
+    others = [line for line in lines if not line.startswith(own)]
+    return "; ".join(others[-_WORDS_LINES:])[:_WORDS_MAX]
 
 
 # -- what was submitted from here ---------------------------------------------------------------

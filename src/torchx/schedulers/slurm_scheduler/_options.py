@@ -3,8 +3,8 @@
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
+from torchx._startup.dataclass import field, light_dataclass
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import InvalidInput
 from torchx.schedulers._core.checks import ends_on_failure
@@ -14,7 +14,7 @@ from torchx.specs.api import CfgVal
 logger = get_logger(__name__)
 
 
-@dataclass
+@light_dataclass
 class SlurmOpts(StructuredOpts):
     account: str | None = None
     """Account that is charged for the job."""
@@ -169,7 +169,7 @@ def check_text(what: str, value: object) -> None:
 
 
 def invalid_reason(text: str) -> str | None:
-    """What keeps a text from being handed to a process; ``None`` if it can be.
+    """The reason why no process can receive a text; ``None`` if one can.
 
     >>> invalid_reason("a\\0"), invalid_reason("\\ud83d"), invalid_reason("\\udc80 is a byte")
     ('a NUL character', 'a lone surrogate, `\\\\ud83d`', None)
@@ -280,12 +280,12 @@ _RIVALS = {
     "gpus-per-node": _GPU_COUNTS - {"gpus-per-node"},
     "gpus-per-task": _GPU_COUNTS - {"gpus-per-task"},
 }
-"""What asks for the same in another way; Slurm refuses some of them together."""
+"""Arguments that ask for the same in another way; Slurm refuses some of them together."""
 _GPU_IN_GRES = re.compile(r"(?:^|,)(?:gres[:/])?gpu(?:[:=,]|$)")
 
 
 def conflicts(name: str, given: Mapping[str, str | None]) -> bool:
-    """Whether free-form arguments ask in another way for what an option asks for.
+    """True if free-form arguments ask in another way for what an option asks for.
 
     >>> conflicts("mem", {"mem-per-cpu": "2G"}), conflicts("gpus-per-node", {"gres": "gpu:a100:2"})
     (True, True)

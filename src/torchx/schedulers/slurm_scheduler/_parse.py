@@ -48,13 +48,13 @@ def _clusters(cluster: str) -> list[str]:
 
 
 def no_json(stderr: str) -> bool:
-    """Whether squeue says that it cannot write JSON."""
+    """True if squeue says that it cannot write JSON."""
     text = stderr.lower()
     return "unrecognized option" in text or "serializer" in text or "data_parser" in text
 
 
 def squeue_errors(text: str) -> str:
-    """What ``squeue --json`` says went wrong, if it tells of no job; empty for nothing."""
+    """The errors that ``squeue --json`` reports in place of jobs; empty for none."""
     try:
         reply = json.loads(text)
         if reply.get("jobs"):
@@ -179,9 +179,10 @@ def expand_hosts(text: str) -> list[str]:
     """
     hosts = []
     for word in re.findall(r"(?:[^,\[]|\[[^\]]*\])+", text):
-        parts = []
-        for piece in re.split(r"(\[[^\]]*\])", word):
-            parts.append(_expand_ranges(piece[1:-1]) if piece.startswith("[") else [piece])
+        parts = [
+            _expand_ranges(piece[1:-1]) if piece.startswith("[") else [piece]
+            for piece in re.split(r"(\[[^\]]*\])", word)
+        ]
         hosts += ["".join(choice) for choice in itertools.product(*parts)]
     return hosts
 
@@ -265,7 +266,7 @@ def sacct_list_command(user: str, submit_line: bool = True) -> list[str]:
 
 
 def no_submit_line(stderr: str) -> bool:
-    """Whether sacct says that it does not know that field."""
+    """True if sacct says that it does not know that field."""
     return "SubmitLine" in stderr
 
 
@@ -287,7 +288,7 @@ def parse_sacct(text: str, app_id: str) -> NativeJob | None:
 
 
 def _is_allocation(job_id: str, app_id: str) -> bool:
-    """Whether it is the job or a component (``7+1``), and no step (``7.0``, ``7+0.batch``)."""
+    """True if it is the job or a component (``7+1``), and no step (``7.0``, ``7+0.batch``)."""
     leader, plus, offset = job_id.partition("+")
     return leader == app_id and (not plus or offset.isdecimal())
 

@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from typing import Any
 
+from torchx._startup.dataclass import light_dataclass, replace
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import InvalidInput, UnsupportedRequest
 from torchx.schedulers._core.checks import ends_on_failure
@@ -34,28 +34,28 @@ _NAME_MAX = 100
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-@dataclass(frozen=True)
+@light_dataclass(frozen=True)
 class Facts:
-    """What a request depends on and only the cluster knows."""
+    """Facts that a request depends on and only the cluster knows."""
 
     version: tuple[int, int] = (24, 5)
     partition_mem_mb: int | None = None
     """Memory that the partition says its nodes have; ``None`` if that is not known."""
     by_node: bool | None = None
-    """Whether GPUs are counted by node rather than by task; ``None``: as the version wants it."""
+    """True if GPUs are counted by node rather than by task; ``None``: as the version wants it."""
 
     @property
     def nomem(self) -> bool:
-        """Whether the cluster leaves memory unconfigured, and would refuse any request for it."""
+        """True if the cluster leaves memory unconfigured, and would refuse any request for it."""
         return self.partition_mem_mb is not None and self.partition_mem_mb <= 1000
 
     @property
     def gpus_by_node(self) -> bool:
-        """Whether GPUs are counted by node rather than by task."""
+        """True if GPUs are counted by node rather than by task."""
         return self.version >= GPUS_PER_NODE_SINCE if self.by_node is None else self.by_node
 
 
-@dataclass
+@light_dataclass
 class SlurmReplicaRequest:
     """One component of the job: all replicas of a role.
 
@@ -120,7 +120,7 @@ class SlurmReplicaRequest:
 
     @property
     def elastic(self) -> bool:
-        """Whether there may be fewer replicas than ``num_replicas``."""
+        """True if there may be fewer replicas than ``num_replicas``."""
         return self.min_replicas is not None and self.min_replicas < self.num_replicas
 
     @property
@@ -147,7 +147,7 @@ class SlurmReplicaRequest:
         return [*_flags(self.srun_opts), "--export=ALL"]
 
 
-@dataclass
+@light_dataclass
 class SlurmBatchRequest:
     """The native request of ``slurm``.
 
@@ -341,7 +341,7 @@ def _sbatch_opts(
 def _sizes(
     role: Role, nomem: bool, gpus_by_node: bool, given: Mapping[str, str | None]
 ) -> dict[str, str]:
-    """What a replica needs, without what is given in another way."""
+    """The sizes of a replica, without those that are given in another way."""
     resource = role.resource
     sizes = {
         "cpus-per-task": resource.cpu,

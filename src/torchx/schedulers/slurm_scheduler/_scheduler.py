@@ -70,11 +70,11 @@ class SlurmScheduler(MultiWorkspaceMixin, SingleQuestions, Scheduler[SlurmOpts])
         self._docker_client = docker_client
         self._made_builders: Mapping[str, WorkspaceMixin[Any]] | None = None
         self._submitted: dict[str, tuple[float, JobDir]] = {}
-        """When (monotonic clock) and where, by the id of the app."""
+        """Time (monotonic clock) and place, by the id of the app."""
         self._dirs: dict[str, JobDir] = {}
-        """Where the jobs are that were looked at."""
+        """Places of the jobs that were looked at."""
         self._final: dict[str, tuple[float, NativeJob]] = {}
-        """What sacct told of jobs that have ended, and when."""
+        """Records in accounting of jobs that have ended, and when they were read."""
 
     # -- requests ---------------------------------------------------------------------------
 
@@ -178,7 +178,7 @@ class SlurmScheduler(MultiWorkspaceMixin, SingleQuestions, Scheduler[SlurmOpts])
     # -- looking ----------------------------------------------------------------------------
 
     def look(self, app_id: str) -> SlurmSnapshot | None:
-        """What Slurm and its own notes tell of a job; ``None`` if nothing is known of it."""
+        """The snapshot of a job, by Slurm and its own notes; ``None`` if it is unknown."""
         if not _is_job_id(app_id):
             return None
         noted = self._noted(app_id)
@@ -222,7 +222,7 @@ class SlurmScheduler(MultiWorkspaceMixin, SingleQuestions, Scheduler[SlurmOpts])
         return self._snapshot(app_id, None, notes, noted, path)
 
     def _native(self, app_id: str, noted: JobDir | None) -> NativeJob | None:
-        """What squeue tells of the job, or else sacct."""
+        """The record of the job by squeue, or else by sacct."""
         known = self._final.get(app_id)
         if known is not None and time.monotonic() - known[0] < _FINAL_FOR_S:
             return known[1]
@@ -242,7 +242,7 @@ class SlurmScheduler(MultiWorkspaceMixin, SingleQuestions, Scheduler[SlurmOpts])
         return job
 
     def _queued(self, queue: _client.Queue, app_id: str, noted: JobDir | None) -> NativeJob | None:
-        """What squeue tells; asked anew about what happened after the answer at hand."""
+        """The record by squeue, which is asked anew about events after the answer at hand."""
         asked = time.monotonic()
         job = queue.jobs().get(app_id)
         if job is None:
@@ -255,7 +255,7 @@ class SlurmScheduler(MultiWorkspaceMixin, SingleQuestions, Scheduler[SlurmOpts])
         return job
 
     def _noted(self, app_id: str) -> JobDir | None:
-        """What this process or this user noted of the submission."""
+        """The note of this process or this user about the submission."""
         submitted = self._submitted.get(app_id)
         return submitted[1] if submitted is not None else _notes.recall(app_id)
 
@@ -307,7 +307,7 @@ class SlurmScheduler(MultiWorkspaceMixin, SingleQuestions, Scheduler[SlurmOpts])
         return _logs.read_logs(snapshot, replicas, query, lambda: self._has_ended(snapshot.app_id))
 
     def _has_ended(self, app_id: str) -> bool:
-        """Whether Slurm says that the job has ended; false if it cannot be reached."""
+        """True if Slurm says that the job has ended; false if it cannot be reached."""
         try:
             native = self._native(app_id, self._noted(app_id))
         except BackendUnavailable:
@@ -334,7 +334,7 @@ def _copies_in(roles: list[Role], job_dir: str) -> dict[str, str]:
 
 
 def _is_copy(path: str) -> bool:
-    """Whether it is that of a workspace which was built before, and its role made to have none."""
+    """True if it is that of a workspace which was built before, and its role made to have none."""
     return os.path.isdir(path) and _copies.is_copy(path)
 
 

@@ -244,7 +244,7 @@ def _last_number(text: str | None) -> int:
 
 
 def record_of(request: "SlurmBatchRequest") -> dict[str, object]:
-    """What readers of a job need to know; nothing of its arguments and environment."""
+    """The record for readers of a job; nothing of its arguments and environment."""
     roles = [
         {
             "name": replica.role_name,

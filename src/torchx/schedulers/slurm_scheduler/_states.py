@@ -1,9 +1,9 @@
 """States of Slurm in the words of TorchX; a job's records and notes as a snapshot of its app."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from torchx._startup.dataclass import light_dataclass
 from torchx.schedulers._core.exits import from_shell
 from torchx.schedulers._core.snapshot import (
     AppSnapshot,
@@ -46,7 +46,7 @@ SLURM_STATES: Mapping[str, AppState] = {
     "STOPPED": AppState.PENDING,
     "UPDATE_DB": AppState.RUNNING,
 }
-"""What TorchX calls the states of Slurm; NeMo-Run looks for the first key a state begins with."""
+"""States of Slurm in the words of TorchX; NeMo-Run looks for the first key that begins one."""
 
 
 def appstate_from_slurm_state(slurm_state: str) -> AppState:
@@ -83,12 +83,12 @@ class Component(NamedTuple):
     reason: str = ""
     hosts: tuple[str, ...] = ()
     resource: Resource | None = None
-    """What was allocated on a node; ``None`` if that is not told."""
+    """Its allocation on a node; ``None`` if that is not reported."""
     user: str = ""
 
     @property
-    def told_reason(self) -> str:
-        """Why it waits or how it ended; empty if that is not told."""
+    def known_reason(self) -> str:
+        """Slurm's word for why it waits or how it ended; empty if there is none."""
         return "" if self.reason in ("None", "") else self.reason
 
     @property
@@ -99,14 +99,14 @@ class Component(NamedTuple):
 
 
 class NativeJob(NamedTuple):
-    """What squeue or sacct tells of a job."""
+    """The record of a job by squeue or sacct."""
 
     app_id: str
     components: tuple[Component, ...]
     work_dir: str = ""
     command: str = ""
     restarts: int = -1
-    """-1 if it is not told."""
+    """-1 if it is not reported."""
 
     @property
     def ours(self) -> "tuple[Component, ...]":
@@ -149,7 +149,7 @@ class JobView(NamedTuple):
     job_dir: JobDir | None = None
     record: JobRecord | None = None
     words: str = ""
-    """What Slurm said where the job runs, of one that failed before a replica did."""
+    """Slurm's messages where the job runs, of one that failed before a replica did."""
 
     @property
     def state(self) -> AppState:
@@ -162,14 +162,14 @@ class JobView(NamedTuple):
 
     @property
     def restarts(self) -> bool:
-        """Whether a failure of this attempt is followed by another attempt."""
+        """True if a failure of this attempt is followed by another attempt."""
         notes, record = self.notes, self.record
         if notes is None or record is None or notes.killed or notes.end is not None:
             return False
         return notes.attempt < record.max_retries and not is_terminal(self.state)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@light_dataclass(frozen=True)
 class SlurmSnapshot(AppSnapshot):
     """The snapshot of a job, with the place of its files."""
 
@@ -177,7 +177,7 @@ class SlurmSnapshot(AppSnapshot):
 
 
 def snapshot(view: JobView) -> SlurmSnapshot:
-    """All that is told of a job."""
+    """The snapshot of a job."""
     roles = _roles(view)
     replicas = [replica for i, role in enumerate(roles) for replica in _replicas(view, i, role)]
     restarts = view.native.restarts if view.native is not None else -1
@@ -281,7 +281,7 @@ def _outcome_by_job(
     """Of a replica that noted nothing: what its component and its step tell."""
     state, native, reason = view.state, "", ""
     if component is not None:
-        state, native, reason = component.state, component.native, component.told_reason
+        state, native, reason = component.state, component.native, component.known_reason
     if not is_terminal(view.state):
         words = {AppState.PENDING: reason, AppState.FAILED: native}
         return state, None, words.get(state, "")
@@ -334,7 +334,7 @@ _REASONS = {
     "QOSMaxJobsPerUserLimit": "the QOS lets you run no more jobs at once",
     "ReqNodeNotAvail": "nodes that it needs are down or reserved",
 }
-"""Why a job may wait longer than for its turn."""
+"""Reasons for which a job may wait longer than for its turn."""
 
 
 def _message(view: JobView, replicas: Sequence[ReplicaSnapshot]) -> str:
@@ -346,14 +346,14 @@ def _message(view: JobView, replicas: Sequence[ReplicaSnapshot]) -> str:
         found.append(f"{describe_failure(failed)}, the job starts again ({restart})")
     for component in view.native.components if view.native is not None else ():
         text = component.native
-        if component.told_reason:
+        if component.known_reason:
             waits = component.state is AppState.PENDING
-            why = _REASONS.get(component.told_reason, "").format(id=view.app_id) if waits else ""
-            text += f" ({component.told_reason}{': ' if why else ''}{why})"
+            why = _REASONS.get(component.known_reason, "").format(id=view.app_id) if waits else ""
+            text += f" ({component.known_reason}{': ' if why else ''}{why})"
         found.append(text)
     found.append(view.words)
-    # what is a replica's reason is told with it
-    told = {replica.reason for replica in replicas if replica.state is AppState.FAILED}
-    if told:
-        told.add("RUNNING")
-    return "; ".join(text for text in dict.fromkeys(found) if text and text not in told)
+    # a replica's reason is reported with it
+    reported = {replica.reason for replica in replicas if replica.state is AppState.FAILED}
+    if reported:
+        reported.add("RUNNING")
+    return "; ".join(text for text in dict.fromkeys(found) if text and text not in reported)

@@ -23,7 +23,7 @@ DOCKER_INDEX = "application/vnd.docker.distribution.manifest.list.v2+json"
 OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 OCI_INDEX = "application/vnd.oci.image.index.v1+json"
 
-_ACCEPT = ", ".join((OCI_INDEX, OCI_MANIFEST, DOCKER_INDEX, DOCKER_MANIFEST))
+_ACCEPT = f"{OCI_INDEX}, {OCI_MANIFEST}, {DOCKER_INDEX}, {DOCKER_MANIFEST}"
 _MAX_MANIFEST = 4 << 20  # what the specification makes registries accept
 _MAX_RESTARTS = 4
 

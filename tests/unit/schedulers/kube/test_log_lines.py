@@ -183,3 +183,14 @@ def test_what_is_remembered_is_of_two_seconds() -> None:
             line = stamped(T0_NS + second * SECOND_NS + number, "x")
             assert position.feed(line + b"\n") == [line]
     assert position.query() == {"sinceTime": since_time(T0_NS + 98 * SECOND_NS)}
+
+
+def test_lines_out_of_order_at_the_end_of_a_chunk_are_remembered_as_well() -> None:
+    late = [stamped(T0_NS, "a")] * 5 + [stamped(T0_NS - 40_000_000, "a")]
+    last = stamped(T0_NS + 1_060_000_000, "a")
+    position = LogPosition()
+    position.query()
+    position.feed(b"".join(line + b"\n" for line in late))
+    position.feed(last + b"\n")
+    node = Node([*late, last])
+    assert position.feed(node.read(position.query(), 7)) == []

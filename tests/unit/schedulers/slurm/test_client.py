@@ -19,7 +19,7 @@ from torchx.schedulers._core import command
 from torchx.schedulers.slurm_scheduler import SlurmScheduler, _client, _submit, create_scheduler
 from torchx.schedulers.slurm_scheduler._client import is_transient
 from torchx.schedulers.slurm_scheduler._submit import parse_job_id
-from torchx.specs import AppDef, AppState, Role
+from torchx.specs import AppDef, AppState, Resource, Role
 
 from . import samples
 
@@ -215,6 +215,10 @@ def test_a_user_is_told_what_is_being_waited_for(fake_slurm, scheduler, monkeypa
     fake_slurm.program("sbatch", "#!/bin/sh\nsleep 1\necho 8\n")
     assert scheduler.submit(APP, {}) == "8"
     assert "waiting for `sbatch` to answer" in caplog.messages
+    fake_slurm.program("sinfo", "#!/bin/sh\nsleep 1\n")
+    needs_memory = Role("r", "", entrypoint="true", resource=Resource(1, 0, 64))
+    scheduler.submit_dryrun(AppDef("a", [needs_memory]), {})
+    assert "waiting for `sinfo` to answer" in caplog.messages
     unreachable = "sbatch: error: Batch job submission failed: Unable to contact slurm controller\n"
     fake_slurm.answer("squeue", err=NO_CONTACT, code=1)
     program = f"#!/bin/sh\nsleep 0.5\necho '{unreachable.strip()}' >&2\nexit 1\n"

@@ -114,8 +114,8 @@ class Supervisor:
         for replica in self._plan.replicas:
             self._processes.close_log(replica)
         state, message = self._plan.outcome
-        if self._pumps.problem and state == "SUCCEEDED":
-            state, message = "FAILED", self._pumps.problem
+        if self._pumps.problem and state != "CANCELLED":
+            state, message = "FAILED", message or self._pumps.problem
         spec, ended = self._spec, time.time_ns()
         journal.free_reserve(str(spec["job_dir"]))
         journal.write_success(spec, self._plan.roles, (state, ended))
