@@ -3,6 +3,7 @@
 import os
 import random
 import subprocess
+import uuid
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,7 @@ import pytest
 from tests.unit.workspace.trees import ignore, make, on_disk
 from torchx.specs import Workspace
 
-# one after the other: each removes its images, and with them what the daemon caches for the next
-pytestmark = [pytest.mark.docker, pytest.mark.xdist_group("docker-builds")]
+pytestmark = pytest.mark.docker
 
 TREE = (
     "data/a", "data/c.yaml", "data/sub/z", "x.csv", "sub/y.csv", "sub/data/z", "keep.py", "a b",
@@ -57,10 +57,11 @@ def random_case(seed: int) -> str:
     return "\n".join(lines)
 
 
-@pytest.fixture(scope="module")
-def dockerfile(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("dockerfile") / "Dockerfile"
-    path.write_text("FROM scratch\nWORKDIR /app\nCOPY . .\nCMD x\n")
+@pytest.fixture
+def dockerfile(tmp_path: Path) -> Path:
+    path = tmp_path / "Dockerfile"
+    # no two builds share a step: who removes an image takes away what the daemon has of its steps
+    path.write_text(f"FROM scratch\nENV BUILD={uuid.uuid4()}\nWORKDIR /app\nCOPY . .\nCMD x\n")
     return path
 
 

@@ -6,8 +6,8 @@ import json
 import pytest
 import yaml
 
-from torchx.schedulers.docker_scheduler import DockerContainer, DockerJob
-from torchx.specs import AppDef
+from torchx.schedulers.docker_scheduler import DockerContainer, DockerJob, create_scheduler
+from torchx.specs import AppDef, BindMount, Resource, Role, macros
 
 WORDS = ["true", "No", "ON", "null", "~", "y", "n", "=", "<<", "yEs", "", "x", "nan", ".inf"]
 NUMBERS = ["0", "7", "007", "1_000", "1e3", "0x1F", "12:30", "2026-01-02", "-1", "+1", "1.5", "٣"]
@@ -114,3 +114,30 @@ def test_one_value_in_two_places_is_written_twice():
     assert "&id" not in text
     assert "火" in str(job(DockerContainer("火", [], {})))
     assert yaml.safe_load(str(job())) == []
+
+
+def test_what_pyyaml_is_asked_for_does_not_grow_with_the_replicas(monkeypatch):
+    dump, calls = yaml.dump, []
+
+    def counted(*args, **more):
+        calls.append(args)
+        return dump(*args, **more)
+
+    monkeypatch.setattr(yaml, "dump", counted)
+    role = Role(
+        "trainer",
+        "i:3",
+        entrypoint="python",
+        args=["-m", "train", "--id", macros.replica_id, "--app", macros.app_id, "# odd"],
+        env={"ID": macros.replica_id, "NAME": f"{macros.app_id}-{macros.replica_id}", "ODD": "# x"},
+        resource=Resource(1, 1, 64),
+        mounts=[BindMount("/a", "/b")],
+    )
+    counts = []
+    for replicas in (2, 1000):
+        role.num_replicas = replicas
+        text = str(create_scheduler("test").submit_dryrun(AppDef("job", [role]), {}))
+        assert text.count("\n- image:") == replicas - 1
+        counts.append(len(calls))
+        calls.clear()
+    assert counts[0] == counts[1] < 20
