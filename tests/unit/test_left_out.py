@@ -82,7 +82,7 @@ def test_an_engine_is_used_only_if_named_and_a_package_if_installed() -> None:
     assert untold({"docker"}, frozenset({"docker"})) == ()
     assert untold({"docker", "registry"}, frozenset({"docker"})) == ("docker", "registry")
     assert untold({"timeout"}, frozenset()) == ()
-    assert set(ENGINES) == {"docker", "registry", "slurm"}
+    assert set(ENGINES) == {"docker", "kubernetes", "registry", "slurm"}
     assert all(NEEDS[name].get in describe((name,), 2) for name in NEEDS)
 
 

@@ -113,6 +113,23 @@ print(*seen)
     assert not home.exists()
 
 
+@pytest.mark.parametrize("module", [*PUBLIC, "torchx.cli.cmd_run", "torchx.cli.cmd_list"])
+def test_importing_compiles_no_text_of_a_type(module: str) -> None:
+    """The first one takes half a millisecond: leave the quotes out, or import for types only."""
+    script = f"""
+import sys
+import dataclasses, argparse
+seen = []
+def watch(event, args):
+    if event == "compile" and args[1] == "<string>" and not args[0].startswith(b"lambda "):
+        seen.append(args[0])
+sys.addaudithook(watch)
+import {module}
+print(seen)
+"""
+    assert run(script).strip() == "[]"
+
+
 def test_importing_warns_about_nothing() -> None:
     for module in PUBLIC:
         run(f"import {module}", "-W", "error")

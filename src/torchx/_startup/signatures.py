@@ -1,5 +1,6 @@
-"""The parameters of a function without ``inspect``, which takes longer to import than a component
-takes to run. Only what is no plain function is left to it.
+"""The parameters of a function without ``inspect``, which takes 3 ms to import.
+
+Only what is no plain function is left to it.
 """
 
 from types import FunctionType, MethodType

@@ -6,8 +6,8 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 
+from torchx._startup.dataclass import light_dataclass
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import BackendUnavailable, CommandFailed, ProgramNotFound
 
@@ -20,7 +20,7 @@ SILENT_S = 3.0
 """After how long a user is told what is being waited for."""
 
 
-@dataclass(frozen=True, eq=False)
+@light_dataclass(frozen=True)
 class BackendPrograms:
     """The programs by which one backend is reached.
 

@@ -322,6 +322,7 @@ class LocalScheduler(Scheduler[Opts]):
         store.forget(record)
         known = self._apps.pop(snapshot.app_id, None)
         if known is not None:
+            known.set_state(snapshot.state if snapshot.terminal else AppState.CANCELLED)
             known.close()
 
     def close(self) -> None:

@@ -82,18 +82,6 @@ def parse_mark(command: str) -> tuple[str, str] | None:
     return token, name
 
 
-class JobDir(NamedTuple):
-    """The place of a job's files."""
-
-    work_dir: str
-    token: str = ""
-    """Empty if it is not known."""
-    cluster: str = ""
-    """Of a federation; empty for the default cluster."""
-    record: "JobRecord | None" = None
-    """The submitter's note."""
-
-
 class RoleNote(NamedTuple):
     """A role of a job, as it is noted."""
 
@@ -135,6 +123,18 @@ class JobRecord(NamedTuple):
             return cls(str(data.get("app", "")), tuple(roles), int(retries), bool(ends))  # type: ignore[attr-defined]  # as above
         except (KeyError, TypeError, ValueError, AttributeError):
             return None
+
+
+class JobDir(NamedTuple):
+    """The place of a job's files."""
+
+    work_dir: str
+    token: str = ""
+    """Empty if it is not known."""
+    cluster: str = ""
+    """Of a federation; empty for the default cluster."""
+    record: JobRecord | None = None
+    """The submitter's note."""
 
 
 class JobNotes(NamedTuple):

@@ -1,9 +1,9 @@
 """States of Slurm in the words of TorchX; a job's records and notes as a snapshot of its app."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from torchx._startup.dataclass import light_dataclass
 from torchx.schedulers._core.exits import from_shell
 from torchx.schedulers._core.snapshot import (
     AppSnapshot,
@@ -169,7 +169,7 @@ class JobView(NamedTuple):
         return notes.attempt < record.max_retries and not is_terminal(self.state)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@light_dataclass(frozen=True)
 class SlurmSnapshot(AppSnapshot):
     """The snapshot of a job, with the place of its files."""
 
