@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import threading
 from pathlib import Path
 
 import pytest
@@ -80,8 +81,13 @@ class TestSlurm(SlurmContract):
     def programs(self, slurm_cluster, tmp_path):
         names = ["sbatch", "squeue", "sacct", "scancel", "sinfo"]
         programs = Programs.real(tmp_path / "bin", names)
+        over = threading.Event()
+        busy = threading.Thread(target=keep_busy, args=(over,))
+        busy.start()
         with programs.on_path():
             yield programs
+        over.set()
+        busy.join()
 
     @pytest.fixture
     def opts(self):
@@ -105,6 +111,17 @@ class TestSlurm(SlurmContract):
             return subprocess.check_output(command, text=True)
 
         return script
+
+
+def keep_busy(over: threading.Event) -> None:
+    """Changes the cluster now and then, as on one that others use.
+
+    Slurm looks for nodes for jobs of several roles only after some change; that the time has come
+    for one that was requeued is none.
+    """
+    command = ["scontrol", "update", "PartitionName=debug", "State=UP"]
+    while not over.wait(2):
+        subprocess.run(command, capture_output=True, timeout=60, check=False)
 
 
 class TestSlurmPrograms(SlurmContract):

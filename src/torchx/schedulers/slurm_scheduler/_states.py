@@ -340,7 +340,8 @@ _REASONS = {
 def _message(view: JobView, replicas: Sequence[ReplicaSnapshot]) -> str:
     """Slurm's words for the states of the components, and what becomes of a failure."""
     found = []
-    failed = next((r for r in replicas if r.state is AppState.PENDING and r.exit_code), None)
+    failures = [r for r in replicas if r.state is AppState.PENDING and r.exit_code]
+    failed = min(failures, key=lambda replica: replica.ended_ns or 0, default=None)
     if failed is not None and view.notes is not None and view.record is not None:
         restart = f"restart {view.notes.attempt + 1} of {view.record.max_retries}"
         found.append(f"{describe_failure(failed)}, the job starts again ({restart})")

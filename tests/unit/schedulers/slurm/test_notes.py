@@ -122,6 +122,12 @@ def test_a_failure_is_told_while_the_others_are_ended(notes):
 
 def test_a_failure_that_is_retried_is_none_yet(notes):
     ended(notes, 3, 143)
+    later = shown(read_notes(str(notes)), 2, native="RUNNING", max_retries=1)
+    os.utime(notes / "exit-0-0-1-143", ns=(1, 1))
+    earlier = shown(read_notes(str(notes)), 2, native="RUNNING", max_retries=1)
+    os.utime(notes / "exit-0-0-1-143")
+    assert "replica w/0 exited with code 3, the job starts again" in message(later)
+    assert "replica w/1 killed by SIGTERM, the job starts again" in message(earlier)
     found = shown(read_notes(str(notes)), 2, native="RUNNING", max_retries=1)
     assert found.fatal is None
     assert {r.state for r in found.replicas} == {AppState.PENDING}
