@@ -24,6 +24,7 @@ _LEFTOVER_GRACE_S = 10
 NOWHERE = {
     "docker": ("DOCKER_HOST", "unix:///nonexistent/docker.sock"),
     "slurm": ("SLURM_CONF", "/dev/null"),
+    "kubernetes": ("KUBECONFIG", "/nonexistent/kubeconfig"),
 }
 """By marker, the variable that leads to an engine, and its value for tests that must not use it.
 

@@ -27,6 +27,7 @@ NEEDS = {
     "docker": Need("a Docker daemon", "scripts/engines/docker up; scripts/engines/docker image"),
     "registry": Need("a registry", "scripts/engines/docker registry"),
     "slurm": Need("a Slurm cluster", 'eval "$(scripts/engines/slurm up)"'),
+    "kubernetes": Need("a Kubernetes cluster", "export TORCHX_TEST_KUBECONFIG=<its kubeconfig>"),
     "torch": Need("PyTorch", "pip install torch", "torch"),
     "mlflow": Need("MLflow", "pip install 'torchx[mlflow]'", "mlflow"),
 }

@@ -118,6 +118,7 @@ def test_a_name_that_a_client_imports_is_there(client, module, name):
         "torchx.runner.Runner.status",
         "torchx.schedulers.local_scheduler.LocalScheduler.schedule",
         "torchx.schedulers.local_scheduler.LocalScheduler.describe",
+        "torchx.schedulers.local_scheduler.LocalScheduler.run_local_job",
         "torchx.schedulers.local_scheduler.make_unique",
     ],
 )

@@ -3,7 +3,8 @@
 Jobs are processes of this machine, and what is known of them lies in the directory that
 ``FAKE_LSF_DIR`` names. A process for each job runs its elements, as ``sbatchd`` does. Files in the
 directory change how it behaves: ``hold`` keeps jobs from starting, ``down`` lets every program
-wait, ``forget`` lets bjobs forget what has ended.
+wait, ``answer-late`` and ``lose-answers`` are about bsub's, ``forget`` lets bjobs forget what has
+ended.
 
 ``FAKE_LSF_VERSION`` is ``10.1`` or ``9.1``, ``FAKE_LSF_KILL_S`` the time between the signals of
 bkill, ``FAKE_LSF_MINUTE_S`` how long a minute of a run limit is, ``FAKE_LSF_SLOW_S`` how long an
@@ -137,6 +138,9 @@ def bsub(arguments):
         )
     kind = "queue" if "-q" in options else "default queue"
     sys.stdout.write(f"Job <{job_id}> is submitted to {kind} <{queue}>.\n")
+    if os.path.exists(home("answer-late")):
+        sys.stdout.flush()
+        time.sleep(10)
     if os.path.exists(home("lose-answers")):
         os.unlink(home("lose-answers"))
         fail(f"Request from a non-LSF host: {DOWN}")

@@ -186,10 +186,14 @@ def kill_tree(pid: int, number: int) -> None:
     for each in found:
         found += below.get(each, [])
     for each in reversed(found):
-        try:
-            os.kill(each, number)
-        except ProcessLookupError:
-            continue
+        kill(each, number)
+
+
+def kill(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return
 
 
 def scancel(arguments: list[str]) -> int:
@@ -208,13 +212,26 @@ def scancel(arguments: list[str]) -> int:
         for fd in range(3):
             os.close(fd)
         deadline = time.monotonic() + KILL_AFTER_S
-        while time.monotonic() < deadline:
-            if not Path(f"/proc/{pid}").exists():
-                os._exit(0)
+        while left := in_session(pid):
+            if time.monotonic() > deadline:
+                for each in left:
+                    kill(each, signal.SIGKILL)
             time.sleep(0.05)
-        kill_tree(pid, signal.SIGKILL)
         os._exit(0)
     return 0
+
+
+def in_session(session: int) -> "list[int]":
+    """The living processes of a job, each of which is a session of its own."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:  # it ended
+            continue
+        if int(fields[3]) == session and fields[0] != "Z":
+            found.append(int(stat.parent.name))
+    return found
 
 
 def squeue(arguments: list[str]) -> int:

@@ -1,14 +1,40 @@
 """``local_cwd`` keeps the contract of schedulers."""
 
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import ClassVar
+
 import pytest
 
 from torchx.schedulers.local_scheduler import create_scheduler
+from torchx.specs.api import AppState
 from torchx.testing.scheduler_suite import SchedulerContract
+
+OPENED: list[str] = []
+"""Records and lists of jobs that this process has opened."""
+
+
+def note_opened(event: str, args: tuple[object, ...]) -> None:
+    if event == "open" and str(args[0]).endswith(("/job.json", "/local/index")):
+        OPENED.append(str(args[0]))
+
+
+sys.addaudithook(note_opened)
+
+
+def local() -> Path:
+    """Where local jobs are recorded."""
+    return Path(os.environ["TORCHX_HOME"], "local")
 
 
 class TestLocalCwd(SchedulerContract):
     requires_resource = False
     timeout_s = 30
+    # of a list: the jobs that have ended, and each one that runs
+    most_queries: ClassVar = {"describe": 1, "list": 2, "cancel": 2, "delete": 3, "log": 1}
 
     @pytest.fixture
     def scheduler(self):
@@ -25,6 +51,51 @@ class TestLocalCwd(SchedulerContract):
     @pytest.fixture
     def opts(self):
         return {"grace_s": 3}
+
+    # -- faults: there is one native call, the start of the supervisor ----------------------
+
+    @pytest.fixture
+    def refuse_submission(self, monkeypatch):
+        @contextlib.contextmanager
+        def refusing(after: int) -> Iterator[None]:
+            with monkeypatch.context() as patched:
+                if after == 0:
+                    patched.setattr(sys, "executable", "/no/such/interpreter")
+                yield
+
+        return refusing
+
+    @pytest.fixture
+    def native_objects(self):
+        def found() -> list[str]:
+            folders = [local() / name for name in ("jobs", "active", "logs/test")]
+            return [str(path) for folder in folders for path in folder.glob("*")]
+
+        return found
+
+    @pytest.fixture
+    def submitted(self):
+        return lambda app_id: (local() / "jobs" / app_id / "job.json").read_text()
+
+    @pytest.fixture
+    def queries(self):
+        """Counts how often records and lists are read."""
+        return lambda: len(OPENED)
+
+    native_states = (
+        ("SUCCEEDED", AppState.SUCCEEDED),
+        ("FAILED", AppState.FAILED),
+        ("CANCELLED", AppState.CANCELLED),
+        ("EVAPORATED", AppState.UNKNOWN),
+    )
+
+    def state_of(self, native):
+        local().mkdir(parents=True)
+        (local() / "index").write_text(f"job-1\ttest\t{native}\t1\t2\tjob\n")
+        (row,) = create_scheduler("test").list()
+        (local() / "index").unlink()
+        local().rmdir()
+        return row.state
 
 
 class TestLocalCwdDetached(TestLocalCwd):

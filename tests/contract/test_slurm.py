@@ -72,7 +72,7 @@ class SlurmContract(SchedulerContract):
 class TestSlurm(SlurmContract):
     """On the cluster that ``scripts/engines/slurm up`` starts."""
 
-    timeout_s = 90
+    timeout_s = 180  # Slurm lets a requeued job wait for up to two minutes
     many_replicas = 4
     """As many as there are nodes."""
 

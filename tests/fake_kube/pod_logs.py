@@ -30,6 +30,7 @@ class Log:
         self.ended = False
         self._resolution_ns = resolution_ns
         self._partial = b""
+        self._unended = False
         self._grown = asyncio.Event()
 
     def write(self, chunk: bytes) -> None:
@@ -45,8 +46,9 @@ class Log:
         self._wake()
 
     def end(self) -> None:
-        """Nothing comes any more; what has no newline is a line as well."""
+        """Nothing comes any more; what has no newline is a line as well, and is shown without."""
         if self._partial:
+            self._unended = True
             self.write(b"\n")
         self.ended = True
         self._wake()
@@ -84,7 +86,8 @@ class Log:
         if timestamps:
             times = map(stamp, self.times_ns[start:end])
             lines = [b"%s %s" % pair for pair in zip(times, lines, strict=True)]
-        return b"\n".join(lines) + b"\n"
+        last = self._unended and end == len(self.lines)
+        return b"\n".join(lines) + (b"" if last else b"\n")
 
 
 class GeneratedLog(Log):

@@ -183,3 +183,52 @@ def test_imports_are_found_wherever_they_stand(
     (package / "a.py").write_text(source)
     found = [i.target for i in Modules(package).imports if i.module == "p.a"]
     assert found == targets
+
+
+# -- private names ------------------------------------------------------------------------------
+
+PRIVATE_ELSEWHERE = {
+    # the runner copies apps field by field, and schedulers fill macros in for 10,000 replicas: both
+    # know how the types of specs are made, which is no promise to anyone else
+    "torchx.runner._prepare -> torchx.specs._app",
+    "torchx.schedulers._core.replicas -> torchx.specs._macros",
+    "torchx.schedulers.local_scheduler._request -> torchx.specs._macros",
+    "torchx.schedulers.slurm_scheduler._macros -> torchx.specs._macros",
+    "torchx.schedulers.lsf_scheduler._request -> torchx.specs._macros",
+    # the record of a local job holds its app
+    "torchx.schedulers.local_scheduler._record -> torchx.specs._serialize",
+    "torchx.schedulers.local_scheduler._scheduler -> torchx.specs._serialize",
+    # handles are completed from the records alone: the scheduler takes 20 ms to import
+    "torchx.cli._completion -> torchx.schedulers.local_scheduler._store",
+    # a component of ours whose helper is made of parts of the finder
+    "torchx.components.utils -> torchx.specs._hydra",
+    # a role runs in the copy of a workspace, if its directory is one
+    "torchx.schedulers.slurm_scheduler._scheduler -> torchx.workspace._copies",
+    # two rooms of one subject each, that share the width of a terminal
+    "torchx.cli._parser -> torchx.util._terminal",
+    "torchx.specs._component_parser -> torchx.util._terminal",
+}
+"""Private modules that are used outside of the package they are in, each with its reason."""
+
+
+def owner_of(target: str) -> str | None:
+    """The package that a private module belongs to; ``None`` for modules that anyone may use.
+
+    What lies directly below ``torchx`` and what schedulers share is there for the whole project.
+    """
+    parts = target.split(".")
+    shared = ("_core", "_kube", "_aws", "_structured_opts")
+    for i, part in enumerate(parts):
+        if part.startswith("_") and i > 1 and part not in shared:
+            return ".".join(parts[:i])
+    return None
+
+
+def uses_a_private_module(found: Import) -> bool:
+    owner = owner_of(found.target) if found.target.startswith("torchx") else None
+    return owner is not None and not f"{found.module}.".startswith(f"{owner}.")
+
+
+def test_private_modules_are_used_in_their_own_package_only() -> None:
+    used = {str(i) for i in MODULES.imports if uses_a_private_module(i)}
+    assert used == PRIVATE_ELSEWHERE

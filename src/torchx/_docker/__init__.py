@@ -6,6 +6,7 @@ Nothing of Docker's SDK is imported with this package; that happens when a conne
 from torchx._docker._calls import WORKERS, image_record, in_parallel, pull, with_retries
 from torchx._docker._connection import connect, probe_socket
 from torchx._docker._errors import docker_host, translate_errors, unavailable
+from torchx._docker._transfers import show, silent
 
 __all__ = [
     "WORKERS",
@@ -15,6 +16,8 @@ __all__ = [
     "in_parallel",
     "probe_socket",
     "pull",
+    "show",
+    "silent",
     "translate_errors",
     "unavailable",
     "with_retries",

@@ -6,8 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from torchx._docker import image_record, pull, translate_errors
-from torchx._docker._transfers import show, silent
+from torchx._docker import image_record, pull, show, silent, translate_errors
 from torchx._retry import with_retries
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import (

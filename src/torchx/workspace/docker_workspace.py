@@ -416,7 +416,7 @@ def print_push_events(events: Iterable[Mapping[str, Any]], stream: TextIO | None
     Raises:
         RuntimeError: if an event has an error.
     """
-    from torchx._docker._transfers import show
+    from torchx._docker import show
 
     show(events, stream or sys.stderr, "push")
 

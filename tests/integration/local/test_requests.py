@@ -357,3 +357,45 @@ def test_a_job_starts_with_few_files_allowed():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.stdout, done.returncode) == ("SUCCEEDED\n", 0), done.stderr
+
+
+# -- the hook of release 0.7 --------------------------------------------------------------------
+
+
+def test_a_process_can_be_started_as_release_0_7_does(scheduler, tmp_path):
+    with (tmp_path / "out").open("wb") as out:
+        process = scheduler.run_local_job(
+            ["sh", "-c", "echo $A; pwd"], {"A": "1", "PATH": os.environ["PATH"]}, out, None, "/"
+        )
+        assert process.wait() == 0
+    assert (tmp_path / "out").read_text() == "1\n/\n"
+
+
+def test_a_subclass_may_change_what_is_run(tmp_path):
+    class Wrapping(LocalScheduler):
+        def run_local_job(self, args, env, stdout=None, stderr=None, cwd=None):
+            assert env["PATH"].endswith(os.environ["PATH"])
+            env = {**env, "WRAPPED": "yes", "A": env["A"] + "!"}
+            return super().run_local_job(["sh", "-c", 'echo wrapped; "$@"', "x", *args], env)
+
+    scheduler = Wrapping("test", CWDImageProvider)
+    info = scheduler.submit_dryrun(sh("echo $A $WRAPPED; pwd", replicas=2, env={"A": "1"}), {})
+    before = copy.deepcopy(info.request)
+    app_id = scheduler.schedule(info)
+    assert info.request == before
+    assert wait_for_end(scheduler, app_id).state is AppState.SUCCEEDED
+    for k in (0, 1):
+        lines = list(scheduler.log_iter(app_id, "w", k))
+        assert lines == ["wrapped\n", "1! yes\n", f"{os.getcwd()}\n"]
+    scheduler.close()
+
+
+def test_a_subclass_that_starts_something_itself_is_told_so(tmp_path):
+    class Starting(LocalScheduler):
+        def run_local_job(self, args, env, stdout=None, stderr=None, cwd=None):
+            return object()
+
+    scheduler = Starting("test", CWDImageProvider)
+    with pytest.raises(NotImplementedError, match="must return what the method of"):
+        scheduler.submit(sh("true"), {})
+    assert scheduler.list() == []

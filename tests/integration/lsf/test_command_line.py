@@ -3,12 +3,16 @@
 import importlib.util
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
+
+from tests.contract import fake_lsf
 
 ALL_REDUCE = Path(__file__).parents[3] / "examples/all_reduce.py"
 
@@ -56,6 +60,30 @@ def test_without_lsf_one_line_says_what_to_do(torchx, tmp_path, monkeypatch):
     assert "`bsub` was not found" in line
     assert "PATH" in line
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_submission_leaves_nothing(lsf_programs, tmp_path, number, code):
+    """The signal comes when LSF has the job, and its answer has not been read."""
+    jobs = tmp_path / "lsf"
+    (jobs / "answer-late").touch()
+    launch = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "torchx.cli.main", "run", "-s", "lsf", "-cfg", "runtime=none"),
+            *("utils.sh", "sleep", "3600"),
+        ],
+        stderr=subprocess.PIPE,
+    )
+    deadline = time.monotonic() + 60
+    while not [*jobs.glob("*.state")]:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    launch.send_signal(number)
+    _, printed = launch.communicate(timeout=60)
+    assert launch.returncode == code, printed
+    while any(fake_lsf.is_live(json.loads(path.read_text())) for path in jobs.glob("*.state")):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 @pytest.mark.torch

@@ -10,7 +10,8 @@ import pytest
 from tests.unit.workspace.trees import ignore, make, on_disk
 from torchx.specs import Workspace
 
-pytestmark = pytest.mark.docker
+# one after the other: each removes its images, and with them what the daemon caches for the next
+pytestmark = [pytest.mark.docker, pytest.mark.xdist_group("docker-builds")]
 
 TREE = (
     "data/a", "data/c.yaml", "data/sub/z", "x.csv", "sub/y.csv", "sub/data/z", "keep.py", "a b",

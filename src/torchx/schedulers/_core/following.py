@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 THREAD_NAME = "torchx-follow"
 
-_HOLD_S = 0.1
+HOLD_S = 0.1
 """How long a line of one replica waits for older ones of others."""
 _PATIENCE_S = 5.0
 """How long the first lines wait until all replicas are being read."""
@@ -47,10 +47,10 @@ def follow_merged(followers: Sequence[Follower]) -> Iterator[LogChunk]:
         threading.Thread(
             target=_feed, args=(order, follower, found), name=THREAD_NAME, daemon=True
         ).start()
-    merge = _Merge([follower.key for follower in followers])
+    merge = Merge([follower.key for follower in followers])
     try:
         while merge.failure is None and merge.live:
-            merge.add(_take(found, _HOLD_S if merge.holds() else None))
+            merge.add(_take(found, HOLD_S if merge.holds() else None))
             yield from joined(merge.ready())
         yield from joined(merge.rest())
         if merge.failure is not None:
@@ -85,7 +85,7 @@ def _take(found: "SimpleQueue[Any]", timeout_s: float | None) -> list[Any]:
     return items
 
 
-class _Merge:
+class Merge:
     """Holds lines of several replicas until it is known that none before them will come."""
 
     def __init__(self, keys: Sequence[LogKey]) -> None:
@@ -99,6 +99,13 @@ class _Merge:
         self._began = time.monotonic()
         self._since: float | None = None
         """When the first lines could be given: each replica was being read."""
+
+    def join(self, key: LogKey) -> int:
+        """The order of one that is read from now on; nobody waits for its first line."""
+        self._queues.append(LineQueue(key))
+        self._latest.append(-1)
+        self.live.add(len(self._queues) - 1)
+        return len(self._queues) - 1
 
     def add(self, items: Iterable[Any]) -> None:
         """Takes what ``_feed`` put on the queue."""
@@ -124,10 +131,10 @@ class _Merge:
             if self._silent and now - self._began < _PATIENCE_S:
                 return
             self._since = now
-        if now - self._since < _HOLD_S:
+        if now - self._since < HOLD_S:
             now = 0.0  # nothing has waited since then
         passed_ns = min((self._latest[order] for order in self.live), default=NEVER)
-        yield from self._given(passed_ns, now - _HOLD_S)
+        yield from self._given(passed_ns, now - HOLD_S)
 
     def rest(self) -> Iterator[LogChunk]:
         """All lines that are still held."""

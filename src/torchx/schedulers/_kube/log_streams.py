@@ -24,7 +24,7 @@ _CALL_S = 30.0
 
 logger = get_logger(__name__)
 
-Deliver = Callable[[LogSource, Sequence[bytes]], Awaitable[None]]
+Deliver = Callable[[LogSource, Sequence[bytes], bool], Awaitable[None]]
 
 
 class _Replaced(Exception):
@@ -53,7 +53,8 @@ class LogStreams:
         patience: its pauses, the last of them again and again, come before each opening.
         pod_of: the pod as it is known, maybe a little late; ``None`` if there is none.
         next_change: waits until pods have changed.
-        deliver: takes new lines; waits while there is no room for them.
+        deliver: takes new lines, and whether the last of them lacks its newline; waits while there
+            is no room for them.
     """
 
     def __init__(
@@ -127,7 +128,7 @@ class LogStreams:
 
     async def _end(self, source: LogSource, position: LogPosition, whole: bool) -> bool:
         if lines := position.finish():
-            await self._deliver(source, lines)
+            await self._deliver(source, lines, True)
         return whole
 
     async def _given_up(
@@ -176,7 +177,7 @@ class LogStreams:
                     raise _Replaced(now)
             async for chunk in stream.chunks():
                 if lines := position.feed(chunk):
-                    await self._deliver(source, lines)
+                    await self._deliver(source, lines, False)
 
     def stop_following(self, source: LogSource) -> None:
         """Closes the stream of a container that has ended; what is missing is asked for then."""

@@ -36,11 +36,13 @@ class PodLines:
 
     Args:
         end: ``done`` or ``gone`` after the last line: read to its end, or deleted before that.
+        unended: the last line, which is the last of the log, lacks its newline.
     """
 
     source: LogSource
     lines: Sequence[bytes] = ()
     end: str = ""
+    unended: bool = False
 
     def timed(self) -> Iterator[tuple[int | None, bytes]]:
         """Each line's time, in nanoseconds since 1970, and text."""
@@ -119,14 +121,37 @@ class LogReader:
         Raises:
             ApiError, BackendUnavailable: what asking again does not mend.
         """
-        while (chunk := self._queue.get()) is not None:
-            if isinstance(chunk, BaseException):
-                raise chunk
-            self._taken_bytes += sum(map(len, chunk.lines))
-            if self._wanting_room.is_set() and self.held_bytes() < HELD_BYTES // 2 and self._portal:
-                self._wanting_room.clear()
-                self._portal.start_task_soon(self._make_room)
-            yield chunk
+        while (chunks := self.take()) is not None:
+            yield from chunks
+
+    def take(self, timeout_s: float | None = None) -> list[PodLines] | None:
+        """All chunks that are there, at least one, but for the time; ``None`` after the last.
+
+        Raises:
+            ApiError, BackendUnavailable: as iterating does.
+        """
+        found: list[PodLines] = []
+        try:
+            item = self._queue.get(timeout=timeout_s)
+            while isinstance(item, PodLines):
+                found.append(item)
+                item = self._queue.get_nowait()
+        except queue.Empty:
+            self._note_taken(found)
+            return found
+        if not found:
+            if item is None:
+                return None
+            raise item
+        self._queue.put(item)  # the end, which comes after all chunks
+        self._note_taken(found)
+        return found
+
+    def _note_taken(self, chunks: Sequence[PodLines]) -> None:
+        self._taken_bytes += sum(len(line) for chunk in chunks for line in chunk.lines)
+        if self._wanting_room.is_set() and self.held_bytes() < HELD_BYTES // 2 and self._portal:
+            self._wanting_room.clear()
+            self._portal.start_task_soon(self._make_room)
 
     def held_bytes(self) -> int:
         """Size of the lines that were read from the cluster and not taken yet."""
@@ -215,9 +240,9 @@ class LogReader:
         self._unfinished.discard(source)
         self._unsettled.set()
 
-    async def _deliver(self, source: LogSource, lines: Sequence[bytes]) -> None:
+    async def _deliver(self, source: LogSource, lines: Sequence[bytes], unended: bool) -> None:
         self._put_bytes += sum(map(len, lines))
-        self._queue.put(PodLines(source, lines))
+        self._queue.put(PodLines(source, lines, unended=unended))
         while self.held_bytes() > HELD_BYTES:
             self._wanting_room.set()
             if self.held_bytes() > HELD_BYTES // 2:

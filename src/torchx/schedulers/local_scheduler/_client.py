@@ -19,6 +19,7 @@ CANCEL_ANSWER_S = 5.0
 """How long a supervisor may take to answer before it counts as stuck."""
 WATCH_ANSWER_S = 1.0
 """How long to wait for a supervisor that is to tell of changes; then the files are looked at."""
+SHORTEST_WAIT_S = 0.01
 POLL_S = 0.2
 """How often a job is looked at whose supervisor does not answer."""
 END_EXTRA_S = 15.0
@@ -157,23 +158,27 @@ def settled_view(store: Store, record: JobRecord) -> JobView:
 def wait_for_change(store: Store, app_id: str, timeout_s: float) -> None:
     """Returns when something has happened to a job since this thread looked at it last.
 
-    At the latest it returns after the time, and at once if the job has ended or is unknown.
+    At the latest it returns after the time, and at once if the job has ended or is unknown. While
+    the job runs, it does not return more than ``1 / SHORTEST_WAIT_S`` times a second.
     """
     record = store.read(app_id)
     if record is None:
         return
+    started = time.monotonic()
     seen = _looks.__dict__.get("sizes", {}).get(record.path)
     watch = Watch(record.path, logs=False)
     try:
         view = store.view(record)
-        if view.terminal or seen not in (None, view.size):
-            return
-        if watch.live:
-            watch.wait(timeout_s)
-        else:
-            time.sleep(min(timeout_s, POLL_S))
+        if not view.terminal and seen in (None, view.size):
+            if watch.live:
+                watch.wait(timeout_s)
+            else:
+                time.sleep(min(timeout_s, POLL_S))
     finally:
         watch.close()
+    left_s = min(SHORTEST_WAIT_S, timeout_s) - (time.monotonic() - started)
+    if left_s > 0 and not store.view(record).terminal:
+        time.sleep(left_s)  # so that a job of which much happens is not looked at all the time
 
 
 # -- ending --------------------------------------------------------------------------------------

@@ -2,12 +2,18 @@
 
 import os
 import time
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import IO, TYPE_CHECKING, Any, Protocol
 
+from torchx.errors import UnsupportedRequest
 from torchx.specs.api import AppDryRunInfo, AppState, is_terminal
+
+from ._request import PopenRequest, ReplicaParam, join_path
 
 if TYPE_CHECKING:
     import signal
+    import subprocess
 
 
 class SignalException(BaseException):
@@ -32,6 +38,74 @@ class PopenProtocol(Protocol):
     def wait(self, timeout: float | None = None) -> int: ...
     def poll(self) -> int | None: ...
     def kill(self) -> None: ...
+
+
+class Planned:
+    """Stands for the process of a replica that its supervisor is yet to start."""
+
+    pid = -1
+    returncode = None
+
+    def __init__(self, args: "list[str]", env: "Mapping[str, str]", cwd: str | None) -> None:
+        self.args = args
+        self.env = env
+        self.cwd = cwd
+
+    def wait(self, timeout: float | None = None) -> int:
+        msg = "the process is started by the supervisor of its job; wait for the app"
+        raise UnsupportedRequest(msg)
+
+    def poll(self) -> int | None:
+        """``None``: it has not ended."""
+        return None
+
+    def kill(self) -> None:
+        """Does nothing: there is no process yet."""
+
+
+def start_process(
+    args: "list[str]",
+    env: "Mapping[str, str]",
+    stdout: IO[bytes] | None,
+    stderr: IO[bytes] | None,
+    cwd: str | None,
+) -> "subprocess.Popen[bytes]":
+    """A process of its own session, as release 0.7 starts one."""
+    import subprocess
+
+    return subprocess.Popen(
+        args, env=dict(env), stdout=stdout, stderr=stderr, cwd=cwd, start_new_session=True
+    )
+
+
+def ask_hook(request: PopenRequest, ask: "Callable[..., object]") -> PopenRequest:
+    """The request with what a subclass makes of each replica in its ``run_local_job``.
+
+    Args:
+        ask: the hook; it gives a ``Planned`` if it calls the one of ``LocalScheduler``.
+
+    Raises:
+        UnsupportedRequest: if it starts something of its own, which nobody would supervise.
+    """
+    params = {
+        name: [_asked(param, ask) for param in of_role]
+        for name, of_role in request.role_params.items()
+    }
+    return replace(request, role_params=params)
+
+
+def _asked(param: ReplicaParam, ask: "Callable[..., object]") -> ReplicaParam:
+    path = join_path(param.env.get("PATH"), os.environ.get("PATH"))
+    env = {**os.environ, **param.env, "PATH": path}
+    planned = ask(args=param.args, env=dict(env), stdout=None, stderr=None, cwd=param.cwd)
+    if not isinstance(planned, Planned):
+        msg = (
+            "an override of `run_local_job` may change what is run, and must return what the "
+            f"method of `LocalScheduler` returns; it returned a `{type(planned).__name__}`"
+        )
+        raise UnsupportedRequest(msg)
+    changed = {n: v for n, v in planned.env.items() if env.get(n) != v}
+    return replace(param, args=planned.args, env={**param.env, **changed}, cwd=planned.cwd)
 
 
 class _LocalAppDef:

@@ -214,13 +214,14 @@ class Store:
             ids = os.listdir(os.path.join(self.home, "jobs"))
         except FileNotFoundError:
             return []
-        active = set(self.active())
-        for app_id in ids:
+        rebuilt = False
+        for app_id in {*ids}.difference(self.active()):
             record = self.read(app_id)
             view = self.view(record) if record else None
-            if record and view and view.terminal and app_id not in active:
+            if record and view and view.terminal:
                 self.finish(record, view.state.name, view.ended_ns)
-        return self._index() or []
+                rebuilt = True
+        return (self._index() or []) if rebuilt else []
 
     def finish(self, record: JobRecord, state: str, ended_ns: int) -> None:
         """Lists a job as finished."""

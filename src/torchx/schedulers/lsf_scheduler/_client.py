@@ -2,9 +2,12 @@
 
 import os
 import re
+import signal
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
 
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import (
@@ -160,15 +163,36 @@ def submit(jobs: Sequence[LsfJob]) -> list[str]:
     """
     ids: list[str] = []
     try:
-        for job in jobs:
-            ids.append(_submit(job))
+        with _raised_sigterm():
+            for job in jobs:
+                ids.append(_submit(job))
     except BaseException as err:  # also of a signal: what was submitted must not run alone
-        _take_back(ids)
+        if ids or not isinstance(err, CommandFailed):
+            _take_back(job.app_id, RETRY_PAUSES_S if ids else ())
         if isinstance(err, CommandFailed):
             msg = f"LSF refused the job `{job.name}`: {err.stderr}{_hint(err.stderr)}"
             raise JobStartError(msg) from None
         raise
     return ids
+
+
+@contextmanager
+def _raised_sigterm() -> Iterator[None]:
+    """Lets SIGTERM raise, as SIGINT does, where nobody else has taken it."""
+    main = threading.current_thread() is threading.main_thread()
+    if not main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+
+    def terminate(number: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the first one is heard
+        raise SystemExit(128 + number)
+
+    signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _submit(job: LsfJob) -> str:
@@ -198,13 +222,19 @@ def _hint(words: str) -> str:
     return ""
 
 
-def _take_back(ids: Sequence[str]) -> None:
-    if not ids:
-        return
+def _take_back(app_id: str, pauses_s: Sequence[float]) -> None:
+    """Ends what was submitted of an app, by name: the last one may be there without our knowing."""
     try:
-        with_retries(lambda: end(ids), RETRY_PAUSES_S)
+        with_retries(lambda: _bkill(["-J", f"{app_id}.*", "0"]), pauses_s)
+    except ProgramNotFound:
+        return  # then nothing was submitted either
     except (BackendUnavailable, InvalidInput) as err:
-        logger.error("jobs %s were submitted and could not be ended: %s", " ".join(ids), err)
+        logger.error(
+            "jobs of `%s` may have been submitted and could not be ended (`bkill -J '%s.*' 0`): %s",
+            app_id,
+            app_id,
+            err,
+        )
 
 
 # -- bkill --------------------------------------------------------------------------------------
@@ -217,13 +247,13 @@ def end(ids: Sequence[str]) -> None:
         BackendUnavailable: if LSF cannot be reached.
         InvalidInput: if it refuses, as for the jobs of someone else.
     """
-    command = ["bkill", *ids]
+    with_retries(lambda: _bkill(ids), RETRY_PAUSES_S, Waiting().transient)
+
+
+def _bkill(words: Sequence[str]) -> None:
+    command = ["bkill", *words]
     try:
-        with_retries(
-            lambda: PROGRAMS.run(command, timeout_s=TIMEOUT_S),
-            RETRY_PAUSES_S,
-            Waiting().transient,
-        )
+        PROGRAMS.run(command, timeout_s=TIMEOUT_S)
     except CommandFailed as err:
         if _parse.is_over(err.stderr):
             return

@@ -42,6 +42,11 @@ class LsfJob:
     scripts: Mapping[str, str]
     """What is written into the folder of the app before, by name."""
 
+    @property
+    def app_id(self) -> str:
+        """The app that it belongs to."""
+        return self.name.partition(".")[0]
+
 
 @light_dataclass
 class LsfBsub:

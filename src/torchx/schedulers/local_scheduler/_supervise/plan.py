@@ -249,8 +249,9 @@ class Plan:
         actions: Actions = []
         for replica, code in exits:
             replica.running, replica.code = False, code
-            fields = (replica.role.index, replica.index, replica.attempt, code)
-            actions.append(Note(record.event("exit", now.ns, *fields, int(replica.stopped))))
+            place = f"{replica.role.index}, {replica.index}, {replica.attempt}"
+            line = f'["exit", {now.ns}, {place}, {code}, {int(replica.stopped)}]\n'
+            actions.append(Note(line))
         for replica, code in exits:
             if code and self.ending is None and not replica.restarting:
                 actions += self._failed(replica, now)

@@ -1,0 +1,174 @@
+"""Logs of the pods of an app: which there are, and their lines in the order of time."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from torchx._startup.lazy_logger import get_logger
+from torchx.schedulers._core.following import HOLD_S, Merge
+from torchx.schedulers._core.logs import joined, merge_by_time
+from torchx.schedulers._kube.calls import Selection
+from torchx.schedulers._kube.client import KubeClient, Listed
+from torchx.schedulers._kube.log_sources import LogSource, started_sources
+from torchx.schedulers._kube.logs import LogPlan, LogReader, PodLines, View
+from torchx.schedulers.api import LogChunk, LogKey, LogQuery, ReplicaKey
+from torchx.specs.api import is_terminal
+
+from ._client import selections
+from ._names import container_name
+from ._pod import INDEX_ANNOTATION
+from ._states import App, attempt_of, build_snapshot, parse_app
+
+_FIRST_LINES_S = 0.5
+"""How soon after a log was begun its first lines have arrived, if there are any."""
+
+logger = get_logger(__name__)
+
+
+def read_logs(
+    kube: KubeClient,
+    app_id: str,
+    replicas: Sequence[ReplicaKey],
+    query: LogQuery,
+    start: Mapping[Selection, Listed | None],
+) -> Iterator[LogChunk]:
+    """Whole lines of these replicas.
+
+    Args:
+        start: what a look at the app has given, if there was one just before.
+    """
+    plan = Plan(app_id, replicas, query.attempt)
+    of_jobs, of_pods = selections(*app_id.split(":", 1))
+    known = {selection: start.get(selection) for selection in (of_jobs, of_pods)}
+    with LogReader(kube, known, plan, query) as reader:
+        # lines that are chosen by their time must come one by one
+        ranged = (query.since_ns, query.until_ns) != (None, None)
+        batched = _one_by_one if ranged else joined
+        if query.follow:
+            for lines in _followed(reader, plan, replicas):
+                yield from batched(lines)
+        else:
+            yield from batched(_all_now(reader))
+
+
+def _one_by_one(chunks: Iterator[LogChunk]) -> Iterator[LogChunk]:
+    return chunks
+
+
+class Plan:
+    """Says which logs there are to read, whenever the objects of the app have changed."""
+
+    def __init__(self, app_id: str, replicas: Sequence[ReplicaKey], attempt: int | None) -> None:
+        self._app_id = app_id
+        self._selections = selections(*app_id.split(":", 1))
+        self._replicas = {*replicas}
+        self._attempt = attempt
+        self.begun_s: dict[LogSource, float] = {}
+        """When the log was there first."""
+
+    def __call__(self, view: View) -> LogPlan:
+        jobs, pods = (view(selection) for selection in self._selections)
+        app = parse_app(self._app_id, jobs, pods)
+        if app is None:
+            return LogPlan([*self.begun_s], ended=True)
+        states = {r.key: r.state for r in build_snapshot(app).replicas}
+        now = time.monotonic()
+        for source in self._sources(app):
+            self.begun_s.setdefault(source, now)
+        ended = all(is_terminal(states[key]) for key in self._replicas if key in states)
+        return LogPlan([*self.begun_s], ended)
+
+    def _sources(self, app: App) -> Iterator[LogSource]:
+        for role in app.roles:
+            for pod in app.pods.get(role.job, ()):
+                index = (pod["metadata"].get("annotations") or {}).get(INDEX_ANNOTATION, "")
+                if not index.isdigit() or (role.name, int(index)) not in self._replicas:
+                    continue
+                attempt = attempt_of(pod)
+                if self._attempt in (None, attempt):
+                    key = LogKey(role.name, int(index), attempt)
+                    yield from started_sources({**pod}, tag=key)
+
+
+def _lines(chunk: PodLines, latest_ns: int) -> list[tuple[int, bytes]]:
+    """Lines with their times, those of containers beside the role's own behind their name."""
+    key = _key(chunk)
+    container = chunk.source.container
+    prefix = b"" if container == container_name(key.role) else f"{container} ".encode()
+    found = []
+    for time_ns, text in chunk.timed():
+        latest_ns = latest_ns if time_ns is None else time_ns
+        found.append((latest_ns, b"%b%b\n" % (prefix, text)))
+    if chunk.unended and found:
+        found[-1] = (found[-1][0], found[-1][1][:-1])
+    if chunk.end == "gone":
+        logger.warning("the cluster has deleted the rest of the log of pod `%s`", chunk.source.pod)
+    return found
+
+
+def _key(chunk: PodLines) -> LogKey:
+    key = chunk.source.tag
+    assert isinstance(key, LogKey)  # given by the plan
+    return key
+
+
+def _all_now(reader: LogReader) -> Iterator[LogChunk]:
+    """What there is of all replicas, in the order of time."""
+    chunks: dict[LogSource, list[PodLines]] = {}
+    for chunk in reader:
+        chunks.setdefault(chunk.source, []).append(chunk)
+    sources = sorted(chunks, key=lambda s: (*_rank(s.tag), s.container))
+    return merge_by_time([_stream(chunks[source]) for source in sources])
+
+
+def _rank(key: Any) -> tuple[str, int, int]:
+    return key.role, key.replica, key.attempt
+
+
+def _stream(chunks: Sequence[PodLines]) -> Iterator[LogChunk]:
+    latest_ns = 0
+    for chunk in chunks:
+        key = _key(chunk)
+        for time_ns, text in _lines(chunk, latest_ns):
+            latest_ns = time_ns
+            yield key, time_ns, text
+
+
+def _followed(
+    reader: LogReader, plan: Plan, replicas: Sequence[ReplicaKey]
+) -> Iterator[Iterator[LogChunk]]:
+    """Lines of several replicas as they come, in the order of time but for what comes late."""
+    merge = Merge([LogKey(role, k) for role, k in replicas])
+    first = {key: order for order, key in enumerate(replicas)}
+    orders: dict[LogSource, int] = {}
+    latest: dict[int, int] = {}
+    while (chunks := reader.take(HOLD_S if merge.holds() else None)) is not None:
+        for chunk in chunks:
+            key = _key(chunk)
+            if chunk.source not in orders:
+                if key.attempt == 0 and (key.role, key.replica) in first:
+                    orders[chunk.source] = first.pop((key.role, key.replica))
+                else:
+                    orders[chunk.source] = merge.join(key)
+            order = orders[chunk.source]
+            if lines := _lines(chunk, latest.get(order, 0)):
+                latest[order] = lines[-1][0]
+                merge.add([(order, lines, None)])
+            if chunk.end:
+                merge.add([(order, None, None)])
+        _expect_no_more(merge, plan, first)
+        yield merge.ready()
+    yield merge.rest()
+
+
+def _expect_no_more(merge: Merge, plan: Plan, first: Mapping[ReplicaKey, int]) -> None:
+    """Does not wait for the first lines of replicas that have none."""
+    if not first:
+        return
+    now = time.monotonic()
+    for source, begun_s in [*plan.begun_s.items()]:
+        key = source.tag
+        if isinstance(key, LogKey) and now - begun_s > _FIRST_LINES_S:
+            order = first.get((key.role, key.replica))
+            if order is not None:
+                merge.add([(order, [], None)])

@@ -1,0 +1,118 @@
+"""Why pods wait and how they ended, in the cluster's own words. Pure."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+Object = Mapping[str, Any]
+
+_USUAL = ("ContainerCreating", "PodInitializing")
+"""Reasons of a container that starts; they say nothing."""
+_EXPLAINING = ("FailedCreate", "FailedMount", "FailedScheduling", "FailedAttachVolume")
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a pod ended.
+
+    Args:
+        code: as containers count it, signals from 128; ``None`` if none of them ran.
+        reason: beyond what the code says; empty for nothing.
+    """
+
+    code: int | None
+    reason: str = ""
+    at_ns: int | None = None
+
+
+def why_ended(pod: Object) -> Ended | None:
+    """How a pod ended, by its first container that failed if any did; ``None`` while it runs."""
+    status = pod.get("status") or {}
+    found = [*_terminated(pod)]
+    phase = status.get("phase")
+    if not found and phase not in ("Failed", "Succeeded"):
+        return None
+    failed = next((t for t in found if t.get("exitCode")), None)
+    shown = failed or (found[0] if found else {})
+    code = shown.get("exitCode")
+    reason = _reason_of_container(shown) if failed else ""
+    if phase == "Failed" and status.get("reason"):
+        words = f"{status['reason']}: {status.get('message', '')}".strip(": ")
+        reason = " ".join(words.split())
+    disrupted = _condition(pod, "DisruptionTarget")
+    if disrupted is not None and not reason:
+        reason = f"{disrupted.get('reason', '')}: {disrupted.get('message', '')}"
+    if code is None and not reason:
+        reason = "ended without a container"
+    return Ended(code, reason, parse_ns(shown.get("finishedAt")))
+
+
+def _terminated(pod: Object) -> Iterator[Object]:
+    status = pod.get("status") or {}
+    for key in ("containerStatuses", "initContainerStatuses"):
+        for container in status.get(key) or ():
+            terminated = (container.get("state") or {}).get("terminated")
+            if terminated is not None and (key == "containerStatuses" or terminated["exitCode"]):
+                yield terminated
+
+
+def _reason_of_container(terminated: Object) -> str:
+    reason = terminated.get("reason") or ""
+    if reason == "OOMKilled":
+        return "out of memory"
+    if reason in ("Error", "Completed", ""):
+        return ""
+    return " ".join(f"{reason}: {terminated.get('message') or ''}".strip(": ").split())
+
+
+def waiting_reason(pod: Object) -> str:
+    """Why a pod does not run; empty if it is just being started."""
+    scheduled = next(
+        (
+            c
+            for c in (pod.get("status") or {}).get("conditions") or ()
+            if c["type"] == "PodScheduled"
+        ),
+        None,
+    )
+    if scheduled is not None and scheduled["status"] == "False" and scheduled.get("message"):
+        return f"{scheduled.get('reason', 'not scheduled')}: {scheduled['message']}"
+    status = pod.get("status") or {}
+    for key in ("initContainerStatuses", "containerStatuses"):
+        for container in status.get(key) or ():
+            waiting = (container.get("state") or {}).get("waiting") or {}
+            if waiting.get("reason") and waiting["reason"] not in _USUAL:
+                return f"{waiting['reason']}: {waiting.get('message', '')}".strip(": ")
+    return ""
+
+
+def explanation(events: Iterable[Object]) -> str:
+    """The latest event that says why something does not start; empty for none."""
+    told = [e for e in events if e.get("type") == "Warning" and e.get("reason") in _EXPLAINING]
+    if not told:
+        return ""
+    latest = max(told, key=_event_time)
+    return f"{latest['reason']}: {' '.join(str(latest.get('message', '')).split())}"
+
+
+def _event_time(event: Object) -> str:
+    times = (event.get("lastTimestamp"), event.get("eventTime"))
+    return str(next(filter(None, times), event["metadata"].get("creationTimestamp") or ""))
+
+
+def _condition(pod: Object, type_: str) -> Object | None:
+    found = (pod.get("status") or {}).get("conditions") or ()
+    return next((c for c in found if c["type"] == type_ and c["status"] == "True"), None)
+
+
+def parse_ns(text: str | None) -> int | None:
+    """Reads ``2026-01-02T03:04:05Z``, in nanoseconds since the epoch; ``None`` for no time."""
+    if not text:
+        return None
+    try:
+        moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        return None
+    seconds = int(moment.timestamp())
+    return seconds * 1_000_000_000 + moment.microsecond * 1000 if seconds > 0 else None
