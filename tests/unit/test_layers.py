@@ -14,7 +14,7 @@ import pytest
 
 import torchx
 
-SRC = Path(torchx.__file__).parents[1]
+SRC = Path(torchx.__file__).parent
 
 PURE = ("_options", "_request", "_states", "_parse", "_script")
 IMPURE = {"os", "subprocess", "time", "socket", "tempfile", "docker", "kubernetes", "boto3"}
@@ -44,8 +44,9 @@ class Import(NamedTuple):
 class Modules:
     """The modules of the package, with what each of them imports."""
 
-    def __init__(self, src: Path) -> None:
-        self.files = {self._name(src, path): path for path in sorted(src.rglob("*.py"))}
+    def __init__(self, package: Path) -> None:
+        found = sorted(package.rglob("*.py"))
+        self.files = {self._name(package.parent, path): path for path in found}
         self.imports = [found for name in self.files for found in self._imports(name)]
 
     @staticmethod
@@ -180,7 +181,7 @@ def test_imports_are_found_wherever_they_stand(
     (package / "__init__.py").write_text("")
     (package / "b.py").write_text("")
     (package / "a.py").write_text(source)
-    found = [i.target for i in Modules(tmp_path).imports if i.module == "p.a"]
+    found = [i.target for i in Modules(package).imports if i.module == "p.a"]
     assert found == targets
 
 

@@ -83,18 +83,23 @@ CALLS: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize("fn", FUNCTIONS)
+@pytest.mark.parametrize("fn", [fn for fn in FUNCTIONS if fn is not wrapped])
 @pytest.mark.parametrize(("args", "kwargs"), CALLS)
-def test_a_call_fits_if_inspect_can_bind_it(
+def test_a_call_fits_if_it_can_be_made(
     fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> None:
     try:
-        inspect.signature(fn).bind(*args, **kwargs)
+        fn(*args, **kwargs)
     except TypeError:
         fits = False
     else:
         fits = True
     assert takes_args(fn, *args, **kwargs) == fits
+
+
+def test_what_wraps_another_one_takes_its_arguments() -> None:
+    assert takes_args(wrapped, 1, 2, e=5)
+    assert not takes_args(wrapped, 1)
 
 
 def test_what_cannot_be_called_is_refused() -> None:
