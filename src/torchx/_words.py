@@ -26,7 +26,7 @@ def closest(word: str, choices: Iterable[str]) -> str | None:
 
     >>> closest("utils.ehco", ["utils.hco", "utils.echo"])
     'utils.echo'
-    >>> closest("priorty", ["partition", "priority"])
+    >>> closest("num_replcs", ["num_replicas", "min_replicas"])
     'priority'
     """
     lower = word.lower()
