@@ -284,7 +284,8 @@ def settle(store: Store, record: JobRecord) -> bool:
                 "name": record.name,
                 "created_ns": record.created_ns,
             },
-            "the processes that supervised this job were killed; its replicas were ended"
+            "the processes that supervised this job were killed; what could be found of its "
+            "replicas was ended"
             if same_boot
             else "the machine was restarted while this job ran",
         )
