@@ -337,12 +337,12 @@ def test_a_signal_while_replicas_start_leaves_none(apps, number, code):
             time.sleep(0.02)
         launcher.send_signal(number)
         launcher.send_signal(number)
-        out, _ = launcher.communicate(timeout=100)
+        out, err = launcher.communicate(timeout=100)
     finally:
         launcher.kill()
     assert out == b"", "the signal came too late to tell anything"
     assert launcher.returncode == code
-    assert left_of(apps, name) == []
+    assert left_of(apps, name) == [], err.decode()
 
 
 # -- retries --------------------------------------------------------------------------------------

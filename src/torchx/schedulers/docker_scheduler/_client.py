@@ -12,7 +12,7 @@ from torchx._docker import (
     unavailable,
     with_retries,
 )
-from torchx.errors import BackendUnavailable, DockerNotInstalled, DockerRefused
+from torchx.errors import BackendUnavailable, DockerNotInstalled, DockerRefused, TorchXError
 from torchx.schedulers.api import AppSnapshot
 
 from . import _ending, _launcher
@@ -225,5 +225,15 @@ class Daemon:
                 raise
 
     def remove_all(self, app_id: str) -> None:
-        """Removes all containers of an app."""
-        in_parallel(lambda c: self.remove(c.id), self.containers(app_id))
+        """Removes all containers of an app; one that cannot be removed leaves no other behind."""
+
+        def removed(container: Container) -> TorchXError | None:
+            try:
+                self.remove(container.id)
+            except TorchXError as err:
+                return err
+            return None
+
+        for failure in in_parallel(removed, self.containers(app_id)):
+            if failure is not None:
+                raise failure

@@ -133,7 +133,7 @@ def _start(daemon: Daemon, ids: Sequence[str], containers: Sequence[DockerContai
 def _rollback(daemon: Daemon, app_id: str, outcome_unknown: bool) -> None:
     """Removes what was created of an app."""
     try:
-        with_retries(lambda: daemon.remove_all(app_id), _ROLLBACK_PAUSES_S)
+        with_retries(lambda: daemon.remove_all(app_id), _ROLLBACK_PAUSES_S, _is_ours)
         if outcome_unknown:
             time.sleep(_LATE_S)
             daemon.remove_all(app_id)
@@ -145,6 +145,11 @@ def _rollback(daemon: Daemon, app_id: str, outcome_unknown: bool) -> None:
             app_id,
             err,
         )
+
+
+def _is_ours(err: Exception) -> bool:
+    """What the daemon refuses now, such as to remove a file system in use, it may do soon."""
+    return isinstance(err, TorchXError)
 
 
 def _advice(text: str) -> str:

@@ -177,6 +177,27 @@ def test_what_was_created_is_removed_when_one_cannot_be(connected, answer):
     assert not [p for p in daemon.made("POST", "/containers/") if p.endswith("/start")]
 
 
+def test_what_cannot_be_removed_at_once_is_removed_later_and_leaves_no_other(connected):
+    rows = [row("created", "Created", k) for k in range(20)]
+    removed = []
+
+    def remove(path, query, body):
+        if not removed.count(path) and path.endswith(rows[0]["Id"]):
+            removed.append(path)
+            return 500, {"message": "device or resource busy"}
+        rows[:] = [one for one in rows if not path.endswith(one["Id"])]
+        return 204, None
+
+    routes = start_routes((500, {"message": "no space left on device"}))
+    routes[LIST] = lambda *_: (200, rows)
+    routes["DELETE", "/containers/"] = remove
+    scheduler, daemon = connected(routes)
+    with pytest.raises(JobStartError, match="no space left on device"):
+        scheduler.submit(app(20), {})
+    assert rows == []
+    assert len(daemon.made("DELETE", "/containers/")) == 21
+
+
 def test_a_create_is_never_sent_twice(connected):
     scheduler, daemon = connected(start_routes(None))
     with pytest.raises(BackendUnavailable):
