@@ -3,8 +3,10 @@
 import contextlib
 import itertools
 import os
+import shutil
 import signal
 import sys
+import tempfile
 import time
 import uuid
 from collections.abc import Iterator
@@ -38,6 +40,18 @@ settings.load_profile("torchx")
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(LeftOut(config))
+    compile_once(config)
+
+
+def compile_once(config: pytest.Config) -> None:
+    """Keeps compiled files in a folder that goes away, if none are wanted beside the sources.
+
+    Without any, each of the thousands of programs that tests start compiles all that it imports.
+    """
+    if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
+        folder = tempfile.mkdtemp(prefix="torchx-test-pycache-")
+        os.environ["PYTHONPYCACHEPREFIX"] = folder
+        config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
 @pytest.hookimpl(optionalhook=True)

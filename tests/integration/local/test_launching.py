@@ -187,6 +187,14 @@ def test_more_replicas_than_files_are_refused_before_anything_is_made(scheduler)
     assert not Path(os.environ["TORCHX_HOME"], "local/jobs").exists()
 
 
+def test_a_dry_run_plans_no_more_replicas_than_there_can_be(scheduler):
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if hard == resource.RLIM_INFINITY or hard > 5_999_999:
+        pytest.skip(f"this machine allows {hard} open files")
+    with pytest.raises(JobStartError, match="the job needs 6000064 open files"):
+        scheduler.submit_dryrun(sh("true", replicas=1_000_000), {})
+
+
 AS_ANYBODY = """
 import os
 if os.geteuid() == 0:  # whom the limit does not hold for

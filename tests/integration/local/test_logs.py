@@ -112,13 +112,24 @@ def test_several_replicas_and_roles_are_merged_by_time(scheduler):
         Role(n, "", entrypoint=sys.executable, args=["-c", script], num_replicas=2) for n in "ab"
     ]
     app_id = scheduler.submit(AppDef("job", roles), {})
-    live = [(b.role, b.replica, b.text) for b in scheduler.log_blocks(app_id, should_tail=True)]
-    for blocks in (live, [(b.role, b.replica, b.text) for b in scheduler.log_blocks(app_id)]):
-        times = [int(line) for _, _, text in blocks for line in text.split()]
-        assert len(times) == 200
-        late = sum(b < a - 30_000_000 for a, b in pairwise(times))
-        assert late == 0, "a line stands more than 30 ms behind a later one"
-        assert {(role, k) for role, k, _ in blocks} == {("a", 0), ("a", 1), ("b", 0), ("b", 1)}
+    live = lines_of(scheduler.log_blocks(app_id, should_tail=True))
+    assert lines_of(scheduler.log_blocks(app_id)) == live
+    times = [int(line) for _, _, line in live]
+    assert len(times) == 200
+    assert {(role, k) for role, k, _ in live} == {("a", 0), ("a", 1), ("b", 0), ("b", 1)}
+    for replica in {(role, k) for role, k, _ in live}:
+        own = [int(line) for role, k, line in live if (role, k) == replica]
+        assert own == sorted(own)
+    assert not any(b < a - ORDER_TOLERANCE_NS for a, b in pairwise(times))
+
+
+ORDER_TOLERANCE_NS = 500_000_000
+"""The order is that in which the supervisor reads; a busy machine lets it read late."""
+
+
+def lines_of(blocks):
+    """Role, replica and text of each line."""
+    return [(b.role, b.replica, line) for b in blocks for line in b.text.split()]
 
 
 def test_a_follower_gets_lines_while_the_job_runs(scheduler):

@@ -29,7 +29,15 @@ from torchx.schedulers.local_scheduler import (
     _join_PATH,
     create_scheduler,
 )
-from torchx.specs.api import AppDef, AppDryRunInfo, AppState, Resource, Role, macros
+from torchx.specs.api import (
+    AppDef,
+    AppDryRunInfo,
+    AppState,
+    BindMount,
+    Resource,
+    Role,
+    macros,
+)
 
 from .jobs import make_app, sh, wait_for_end, wait_until
 
@@ -184,6 +192,32 @@ def test_providers_are_asked_once_for_a_role_and_once_for_a_replica(tmp_path):
     made = request(scheduler, make_app("run.sh", replicas=2))
     assert calls == ["fetch", "param", "param"]
     assert made.role_params["w"][0].args == [str(tmp_path / "run.sh")]
+
+
+def test_what_has_no_effect_here_is_said_once(scheduler, caplog):
+    app = AppDef(
+        "job",
+        [
+            Role(
+                "w",
+                "",
+                entrypoint="true",
+                num_replicas=2,
+                min_replicas=1,
+                resource=Resource(1, 0, 1, devices={"efa": 1}),
+                mounts=[BindMount("/tmp", "/data")],
+            )
+        ],
+    )
+    scheduler.submit_dryrun(app, {})
+    assert [record.message for record in caplog.records] == [
+        "`local` leaves out `mounts` of role `w`",
+        "`local` leaves out `devices` of role `w`",
+        "`local` leaves out `min_replicas` of role `w`",
+    ]
+    caplog.clear()
+    scheduler.submit_dryrun(sh("true"), {})
+    assert caplog.records == []
 
 
 # -- what arrives -------------------------------------------------------------------------------

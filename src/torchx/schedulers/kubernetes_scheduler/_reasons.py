@@ -1,4 +1,5 @@
-"""Why pods wait and how they ended, in the cluster's own words. Pure."""
+"""Reads fields of objects: why pods wait and how they ended, in the cluster's own words, times and
+indexes. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -116,3 +117,16 @@ def parse_ns(text: str | None) -> int | None:
         return None
     seconds = int(moment.timestamp())
     return seconds * 1_000_000_000 + moment.microsecond * 1000 if seconds > 0 else None
+
+
+def parse_indexes(text: str | None) -> set[int]:
+    """Reads ``1,3-5``.
+
+    >>> sorted(parse_indexes("1,3-5"))
+    [1, 3, 4, 5]
+    """
+    found: set[int] = set()
+    for part in filter(None, (text or "").split(",")):
+        first, _, last = part.partition("-")
+        found.update(range(int(first), int(last or first) + 1))
+    return found

@@ -10,7 +10,7 @@ from torchx.schedulers.api import AppSnapshot, AppState, ReplicaSnapshot, Role
 from torchx.specs.api import is_terminal
 
 from ._pod import FAILURES_ANNOTATION, INDEX_ANNOTATION
-from ._reasons import parse_ns, waiting_reason, why_ended
+from ._reasons import parse_indexes, parse_ns, waiting_reason, why_ended
 from ._request import ANNOTATION_APP, ANNOTATION_ENDED, LABEL_QUEUE, LABEL_UNIQUE_NAME
 
 Object = Mapping[str, Any]
@@ -150,19 +150,6 @@ def starts_nothing(job: Object) -> bool:
     if condition(job, "Complete", "Failed", "FailureTarget", "SuccessCriteriaMet") is not None:
         return True
     return bool(ended_mark(job)) and condition(job, "Suspended") is not None
-
-
-def parse_indexes(text: str | None) -> set[int]:
-    """Reads ``1,3-5``.
-
-    >>> sorted(parse_indexes("1,3-5"))
-    [1, 3, 4, 5]
-    """
-    found: set[int] = set()
-    for part in filter(None, (text or "").split(",")):
-        first, _, last = part.partition("-")
-        found.update(range(int(first), int(last or first) + 1))
-    return found
 
 
 # -- snapshots -----------------------------------------------------------------------------------

@@ -270,8 +270,8 @@ def settle(store: Store, record: JobRecord) -> bool:
     try:
         view = store.view(record)
         if view.terminal:
-            # the supervisor was killed between its last two steps
-            store.finish(record, view.state.name, view.ended_ns)
+            if record.app_id in store.active():  # it was killed between its last two steps
+                store.finish(record, view.state.name, view.ended_ns)
             return True
         _end_leftovers(record.app_id)
         same_boot = not view.boot_id or view.boot_id == tree.boot_id()
@@ -284,7 +284,8 @@ def settle(store: Store, record: JobRecord) -> bool:
                 "name": record.name,
                 "created_ns": record.created_ns,
             },
-            "the processes that supervised this job were killed; its replicas were ended"
+            "the processes that supervised this job were killed; what could be found of its "
+            "replicas was ended"
             if same_boot
             else "the machine was restarted while this job ran",
         )

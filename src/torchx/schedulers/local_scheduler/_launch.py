@@ -158,7 +158,7 @@ def check_startable(request: PopenRequest, parent_path: str, cwd: str) -> None:
     Args:
         parent_path: the launcher's ``PATH``, which the replicas' one is put in front of.
     """
-    _check_descriptors(sum(len(dirs) for dirs in request.role_log_dirs.values()))
+    check_descriptors(sum(len(dirs) for dirs in request.role_log_dirs.values()))
     checked = set()
     for name, params in request.role_params.items():
         for param in params:
@@ -175,7 +175,8 @@ def check_startable(request: PopenRequest, parent_path: str, cwd: str) -> None:
                 raise JobStartError(_no_program(name, *key))
 
 
-def _check_descriptors(replicas: int) -> None:
+def check_descriptors(replicas: int) -> None:
+    """Raises ``JobStartError`` for more replicas than a process may have open files for."""
     import resource
 
     needed = FDS_RESERVED + FDS_PER_REPLICA * replicas

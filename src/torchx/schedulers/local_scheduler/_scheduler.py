@@ -118,6 +118,11 @@ class LocalScheduler(Scheduler[Opts]):
         if opts.grace_s < 0:
             msg = f"`grace_s` must not be negative, given: {opts.grace_s}"
             raise InvalidInput(msg)
+        replicas = sum(role.num_replicas for role in app.roles)
+        if replicas > _MANY_REPLICAS:
+            from ._launch import check_descriptors
+
+            check_descriptors(replicas)
         app_id = package.make_unique(app.name)  # clients replace that name to get stable ids
         provider = self._image_provider_class(opts)  # type: ignore[call-arg]  # shipped ones take cfg
         request = build_request(
@@ -370,6 +375,8 @@ class LocalScheduler(Scheduler[Opts]):
         return [report for r in snapshot.replicas if r.key in wanted for report in verify(r)]
 
 
+_MANY_REPLICAS = 100_000
+"""More are not even planned, which takes memory and time, unless they could run."""
 _OUR_RUN_LOCAL_JOB = LocalScheduler.run_local_job
 _OPTION_NAMES = frozenset(Opts.__dataclass_fields__) - {"_extra_cfg"}
 

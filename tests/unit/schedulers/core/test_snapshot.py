@@ -126,3 +126,10 @@ def test_replicas_are_chosen_or_it_says_which_there_are() -> None:
         select_replicas(snapshot, [("w", 2)])
     with pytest.raises(LogsNotFound, match="no role `x`, it has: w"):
         select_replicas(snapshot, [("x", 0)])
+
+
+def test_min_replicas_allow_nothing_where_the_backend_leaves_them_out() -> None:
+    role = Role("w", "", num_replicas=3, min_replicas=2)
+    app = AppSnapshot("a", replicas(OK, BAD, OK), (role,), min_replicas_count=False)
+    assert app.state is BAD
+    assert app.fatal is not None

@@ -5,13 +5,17 @@ import copy
 import pytest
 
 from torchx.schedulers.kubernetes_scheduler import Opts
-from torchx.schedulers.kubernetes_scheduler._reasons import explanation, parse_ns, waiting_reason
+from torchx.schedulers.kubernetes_scheduler._reasons import (
+    explanation,
+    parse_indexes,
+    parse_ns,
+    waiting_reason,
+)
 from torchx.schedulers.kubernetes_scheduler._request import ANNOTATION_ENDED, Facts, build_request
 from torchx.schedulers.kubernetes_scheduler._states import (
     build_snapshot,
     group_jobs,
     parse_app,
-    parse_indexes,
     row_state,
 )
 from torchx.specs import AppDef, AppState, Role

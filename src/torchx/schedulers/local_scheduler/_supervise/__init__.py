@@ -2,5 +2,6 @@
 
 The supervisor is a fresh interpreter started with ``-I -S``: it must be up in a few
 milliseconds, so the modules here import nothing but built-in ones and each other, relatively.
-The rest of torchx imports ``journal`` and ``tree`` from here to read what the supervisor wrote.
+The rest of torchx imports ``format``, ``journal`` and ``tree`` from here, to read what the
+supervisor wrote, and to complete it where the supervisor could not.
 """
