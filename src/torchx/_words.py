@@ -27,7 +27,7 @@ def closest(word: str, choices: Iterable[str]) -> str | None:
     >>> closest("utils.ehco", ["utils.hco", "utils.echo"])
     'utils.echo'
     >>> closest("num_replcs", ["num_replicas", "min_replicas"])
-    'priority'
+    'num_replicas'
     """
     lower = word.lower()
     by_lower = {choice.lower(): choice for choice in choices}
