@@ -197,7 +197,7 @@ PRIVATE_ELSEWHERE = {
     "torchx.schedulers.lsf_scheduler._request -> torchx.specs._macros",
     # the record of a local job holds its app
     "torchx.schedulers.local_scheduler._record -> torchx.specs._serialize",
-    "torchx.schedulers.local_scheduler._scheduler -> torchx.specs._serialize",
+    "torchx.schedulers.local_scheduler._launch -> torchx.specs._serialize",
     # handles are completed from the records alone: the scheduler takes 20 ms to import
     "torchx.cli._completion -> torchx.schedulers.local_scheduler._store",
     # a component of ours whose helper is made of parts of the finder

@@ -1,8 +1,10 @@
 """What clients of the published package import, make, replace or look at."""
 
 import os
+import sys
 import time
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from dataclasses import replace
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
@@ -28,6 +30,25 @@ class SignalException(BaseException):
         self.sigval = sigval
 
 
+def install_signal_handlers() -> None:
+    """Makes SIGTERM and SIGINT raise in the main thread, so that ``finally`` ends the jobs."""
+    threading = sys.modules.get("threading")  # without it there is the main thread only
+    if threading is not None and threading.current_thread() is not threading.main_thread():
+        return
+    import signal
+
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(signum, _raise_signal)
+
+
+def _raise_signal(signum: int, _frame: object) -> None:
+    import signal
+
+    sigval = signal.Signals(signum)
+    msg = f"process {os.getpid()} got signal {sigval.name}"
+    raise SignalException(msg, sigval)
+
+
 class PopenProtocol(Protocol):
     """What there is to know of a process: the part of ``subprocess.Popen`` that plugins use."""
 
@@ -38,6 +59,10 @@ class PopenProtocol(Protocol):
     def wait(self, timeout: float | None = None) -> int: ...
     def poll(self) -> int | None: ...
     def kill(self) -> None: ...
+
+
+planning: "ContextVar[bool]" = ContextVar("torchx_local_planning", default=False)
+"""Whether ``run_local_job`` is asked for what to run, and starts nothing itself."""
 
 
 class Planned:
@@ -87,10 +112,14 @@ def ask_hook(request: PopenRequest, ask: "Callable[..., object]") -> PopenReques
     Raises:
         UnsupportedRequest: if it starts something of its own, which nobody would supervise.
     """
-    params = {
-        name: [_asked(param, ask) for param in of_role]
-        for name, of_role in request.role_params.items()
-    }
+    token = planning.set(True)
+    try:
+        params = {
+            name: [_asked(param, ask) for param in of_role]
+            for name, of_role in request.role_params.items()
+        }
+    finally:
+        planning.reset(token)
     return replace(request, role_params=params)
 
 

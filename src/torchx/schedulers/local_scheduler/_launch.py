@@ -5,14 +5,19 @@ import marshal
 import os
 import select
 import sys
+import time
 from typing import Any
 
 from torchx._startup import local_supervisor
 from torchx.errors import JobStartError
+from torchx.schedulers.api import ends_on_failure
+from torchx.specs._serialize import app_to_json
+from torchx.specs.api import AppDef
 
 from . import _client
-from ._request import PopenRequest, join_path
-from ._store import Store
+from ._options import Opts
+from ._request import PopenRequest, join_path, supervisor_roles
+from ._store import Store, own_logs_dir
 from ._supervise import tree
 from ._supervise.format import FDS_PER_REPLICA, FDS_RESERVED, KEEP
 
@@ -150,6 +155,35 @@ class Launch:
         answer = _answer(channel)
         _reap(supervisor.pid)  # it forks the lasting ones and exits
         return answer
+
+
+def record_data(
+    request: PopenRequest, app: AppDef | None, opts: Opts, session: str, cwd: str
+) -> "dict[str, Any]":
+    """What is recorded of a job, and given to its supervisor.
+
+    Args:
+        app: ``None`` for a request that was made by hand.
+        cwd: directory for replicas that name none.
+    """
+    retries = {r.name: (r.max_retries, r.retry_policy.name) for r in app.roles} if app else {}
+    return {
+        "version": 1,
+        "app_id": request.app_id,
+        "name": app.name if app else request.app_id.rpartition("-")[0],
+        "session": session,
+        "created_ns": time.time_ns(),
+        "host": _client.host(),
+        "boot_id": tree.boot_id(),
+        "attached": not opts.detach,
+        "grace_s": opts.grace_s,
+        "ends_on_failure": ends_on_failure(opts.on_failure),
+        "log_dir": request.log_dir,
+        "own_logs": request.log_dir.startswith(os.path.join(own_logs_dir(), "")),
+        "app": app_to_json(app) if app else None,
+        "cfg": {k: v for k, v in opts.items() if k in Opts.__dataclass_fields__},
+        "roles": supervisor_roles(request, retries, cwd),
+    }
 
 
 def check_startable(request: PopenRequest, parent_path: str, cwd: str) -> None:

@@ -2,13 +2,10 @@
 
 import builtins
 import os
-import sys
-import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
-from torchx._home import home_dir
 from torchx.errors import InvalidInput, UnknownApp
 from torchx.schedulers.api import (
     AppSnapshot,
@@ -26,9 +23,10 @@ from torchx.specs.api import AppDef, AppDryRunInfo, AppState, CfgVal, RetryPolic
 from ._compat import (
     Planned,
     PopenProtocol,
-    SignalException,
     _LocalAppDef,
     ask_hook,
+    install_signal_handlers,
+    planning,
     start_process,
 )
 from ._images import CWDImageProvider, ImageProvider
@@ -38,7 +36,6 @@ from ._request import (
     build_request,
     partition_gpus,
     render_request,
-    supervisor_roles,
 )
 
 if TYPE_CHECKING:
@@ -74,8 +71,6 @@ class LocalScheduler(Scheduler[Opts]):
     # defaults for subclasses that do not call __init__ (NeMo-Run's)
     _extra_paths: list[str] | None = None
     _cache_size = 100
-    _planning = False
-    """Whether ``run_local_job`` is asked for what to run, and starts nothing itself."""
 
     def __init__(
         self,
@@ -96,7 +91,7 @@ class LocalScheduler(Scheduler[Opts]):
         self._image_provider_class = image_provider_class
         self._cache_size = cache_size
         self._extra_paths = extra_paths
-        _install_signal_handlers()
+        install_signal_handlers()
 
     # -- requests ---------------------------------------------------------------------------
 
@@ -141,8 +136,10 @@ class LocalScheduler(Scheduler[Opts]):
         return request
 
     def _get_app_log_dir(self, app_id: str, cfg: Mapping[str, CfgVal]) -> str:
+        from ._store import own_logs_dir
+
         base = cfg.get("log_dir")
-        base = os.path.abspath(os.path.expanduser(str(base))) if base else _own_logs_dir()
+        base = os.path.abspath(os.path.expanduser(str(base))) if base else own_logs_dir()
         return os.path.join(base, self.session_name, app_id)
 
     def _cuda_device_count(self) -> int:
@@ -168,16 +165,16 @@ class LocalScheduler(Scheduler[Opts]):
         Raises:
             JobStartError: if the job cannot be started as a whole.
         """
-        from ._launch import Launch, check_startable
+        from ._launch import Launch, check_startable, record_data
 
         request = dryrun_info.request
         if type(self).run_local_job is not _OUR_RUN_LOCAL_JOB:
-            request = ask_hook(request, self._plan_process)
+            request = ask_hook(request, self.run_local_job)
         opts = _as_opts(dryrun_info.cfg)
         cwd = os.getcwd()
         check_startable(request, os.environ.get("PATH", ""), cwd)
         self._let_go_of_ended()
-        data = self._record_data(request, dryrun_info.app, opts, cwd)
+        data = record_data(request, dryrun_info.app, opts, self.session_name, cwd)
         launch = Launch(_store(), request, data)
         try:
             lifeline = launch.run()
@@ -201,44 +198,9 @@ class LocalScheduler(Scheduler[Opts]):
 
         For a replica nothing is started yet: its supervisor runs what was asked for.
         """
-        if self._planning:
+        if planning.get():
             return Planned([*args], env, cwd)
         return start_process(args, env, stdout, stderr, cwd)
-
-    def _plan_process(self, **process: Any) -> object:
-        self._planning = True
-        try:
-            return self.run_local_job(**process)
-        finally:
-            self._planning = False
-
-    def _record_data(
-        self, request: PopenRequest, app: AppDef | None, opts: Opts, cwd: str
-    ) -> dict[str, Any]:
-        from torchx.specs._serialize import app_to_json
-
-        from ._client import host
-        from ._supervise.tree import boot_id
-
-        retries = {r.name: (r.max_retries, r.retry_policy.name) for r in app.roles} if app else {}
-        own_logs = request.log_dir.startswith(os.path.join(_own_logs_dir(), ""))
-        return {
-            "version": 1,
-            "app_id": request.app_id,
-            "name": app.name if app else request.app_id.rpartition("-")[0],
-            "session": self.session_name,
-            "created_ns": time.time_ns(),
-            "host": host(),
-            "boot_id": boot_id(),
-            "attached": not opts.detach,
-            "grace_s": opts.grace_s,
-            "ends_on_failure": ends_on_failure(opts.on_failure),
-            "log_dir": request.log_dir,
-            "own_logs": own_logs,
-            "app": app_to_json(app) if app else None,
-            "cfg": {k: v for k, v in opts.items() if k in _OPTION_NAMES},
-            "roles": supervisor_roles(request, retries, cwd),
-        }
 
     def _let_go_of_ended(self) -> None:
         """Closes what connects this process with jobs that ended and were not looked at since."""
@@ -398,11 +360,6 @@ def _active(store: "Store") -> "Iterator[tuple[JobRecord, AppState]]":
             yield record, state
 
 
-def _own_logs_dir() -> str:
-    """Where logs go when no ``log_dir`` is given; they are deleted with their job."""
-    return os.path.join(os.path.abspath(home_dir()), "local", "logs")
-
-
 def _as_opts(cfg: object) -> Opts:
     if isinstance(cfg, Opts):
         return cfg
@@ -410,25 +367,6 @@ def _as_opts(cfg: object) -> Opts:
         return Opts()  # a client's own object in its place (NeMo-Run)
     given = {k: v for k, v in cfg.items() if k in _OPTION_NAMES and v is not None}
     return Opts.from_cfg(given)
-
-
-def _install_signal_handlers() -> None:
-    """Makes SIGTERM and SIGINT raise in the main thread, so that ``finally`` ends the jobs."""
-    threading = sys.modules.get("threading")  # without it there is the main thread only
-    if threading is not None and threading.current_thread() is not threading.main_thread():
-        return
-    import signal
-
-    for signum in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(signum, _raise_signal)
-
-
-def _raise_signal(signum: int, _frame: object) -> None:
-    import signal
-
-    sigval = signal.Signals(signum)
-    msg = f"process {os.getpid()} got signal {sigval.name}"
-    raise SignalException(msg, sigval)
 
 
 def create_scheduler(

@@ -38,6 +38,11 @@ def local_home() -> str:
     return os.path.join(os.path.abspath(home_dir()), "local")
 
 
+def own_logs_dir() -> str:
+    """Where logs go when no ``log_dir`` is given; they are deleted with their job."""
+    return os.path.join(local_home(), "logs")
+
+
 class Store:
     """The records of one user's local jobs."""
 
