@@ -4,9 +4,12 @@ import abc
 import argparse
 from typing import NoReturn
 
+from torchx._startup.lazy_logger import get_logger
 from torchx.cli import _output
 from torchx.runner import Runner, get_runner
 from torchx.specs import parse_app_handle
+
+logger = get_logger(__name__)  # clients replace it
 
 __all__ = ["AppHandleSubCommand", "SubCommand", "get_runner", "parse_app_handle"]
 

@@ -2,9 +2,12 @@
 
 import argparse
 
+from torchx._startup.lazy_logger import get_logger
 from torchx.cli import _arguments, _output
 from torchx.cli.cmd_base import SubCommand
 from torchx.specs import finder
+
+logger = get_logger(__name__)  # clients replace it
 
 EPILOG = """\
 examples:

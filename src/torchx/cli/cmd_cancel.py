@@ -2,10 +2,13 @@
 
 import argparse
 
+from torchx._startup.lazy_logger import get_logger
 from torchx.cli import _arguments, _output
 from torchx.cli.cmd_base import AppHandleSubCommand, parse_app_handle
 from torchx.runner import Runner
 from torchx.specs import AppState, is_terminal
+
+logger = get_logger(__name__)  # clients replace it
 
 EPILOG = """\
 examples:

@@ -2,10 +2,13 @@
 
 import argparse
 
+from torchx._startup.lazy_logger import get_logger
 from torchx.cli import _arguments, _output
 from torchx.cli.cmd_base import AppHandleSubCommand
 from torchx.cli.cmd_cancel import outcome_json, state_of
 from torchx.runner import Runner
+
+logger = get_logger(__name__)  # clients replace it
 
 EPILOG = """\
 examples:

@@ -3,9 +3,12 @@
 import argparse
 import dataclasses
 
+from torchx._startup.lazy_logger import get_logger
 from torchx.cli import _arguments, _output, _secrets
 from torchx.cli.cmd_base import AppHandleSubCommand
 from torchx.runner import Runner
+
+logger = get_logger(__name__)  # clients replace it
 
 EPILOG = """\
 examples:

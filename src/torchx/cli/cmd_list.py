@@ -2,12 +2,15 @@
 
 import argparse
 
+from torchx._startup.lazy_logger import get_logger
 from torchx._words import did_you_mean
 from torchx.cli import _arguments, _output
 from torchx.cli.argparse_util import torchxconfig_list
 from torchx.cli.cmd_base import SubCommand
 from torchx.runner import config, get_runner
 from torchx.specs import AppState, CfgVal
+
+logger = get_logger(__name__)  # clients replace it
 
 HANDLE_HEADER = "APP HANDLE"
 NAME_HEADER = "APP NAME"
@@ -37,8 +40,7 @@ class CmdList(SubCommand):
         _arguments.add_json(subparser)
 
     def run(self, args: argparse.Namespace) -> None:
-        _arguments.check_scheduler(args.scheduler)
-        scheduler = str(args.scheduler)
+        scheduler = _arguments.check_scheduler(args.scheduler)
         with get_runner() as runner:
             cfg: dict[str, CfgVal] = {}
             if args.scheduler_args:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TextIO
 
+from torchx._startup.lazy_logger import get_logger
 from torchx._words import did_you_mean
 from torchx.cli import _arguments, _output
 from torchx.cli._log_printer import LogPrinter
@@ -29,6 +30,8 @@ from torchx.util.colors import ENDC, GREEN
 
 if TYPE_CHECKING:
     import queue
+
+logger = get_logger(__name__)  # clients replace it
 
 __all__ = [
     "ENDC",

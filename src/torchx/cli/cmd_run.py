@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from torchx._startup import local_supervisor
+from torchx._startup.lazy_logger import get_logger
 from torchx.cli import _arguments, _output, _secrets
 from torchx.cli._run_args import (
     MISSING_COMPONENT_ERROR_MSG,
@@ -28,6 +29,7 @@ from torchx.errors import (
     ComponentValidationException,
 )
 from torchx.runner import Runner, config, get_runner
+from torchx.schedulers import canonical_name
 from torchx.schedulers.api import one_look
 from torchx.specs import (
     TORCHX_CONTEXT_NAME,
@@ -41,6 +43,8 @@ from torchx.specs import (
 
 if TYPE_CHECKING:
     from threading import Thread
+
+logger = get_logger(__name__)  # clients replace it
 
 __all__ = [
     "LOCAL_SCHEDULER_WARNING_MSG",
@@ -231,7 +235,9 @@ class CmdRun(SubCommand):
             if args.stdin
             else self._args_from_flags(runner, args)
         )
-        if run_args.scheduler == "local":
+        names = runner.scheduler_backends()
+        run_args.scheduler = canonical_name(run_args.scheduler, names)
+        if run_args.scheduler == "local":  # that of a plugin
             _output.log().warning(LOCAL_SCHEDULER_WARNING_MSG)
         config.apply(scheduler=run_args.scheduler, cfg=run_args.scheduler_cfg)
         if run_args.dryrun:
@@ -257,8 +263,7 @@ class CmdRun(SubCommand):
         return run_args
 
     def _args_from_flags(self, runner: Runner, args: argparse.Namespace) -> TorchXRunArgs:
-        _arguments.check_scheduler(args.scheduler)
-        args.scheduler = str(args.scheduler)
+        args.scheduler = _arguments.check_scheduler(args.scheduler)
         cfg: dict[str, CfgVal] = {}
         if args.scheduler_args:
             opts = runner.scheduler_run_opts(args.scheduler)

@@ -2,11 +2,14 @@
 
 import argparse
 
+from torchx._startup.lazy_logger import get_logger
 from torchx._words import did_you_mean
 from torchx.cli import _arguments, _output
 from torchx.cli.cmd_base import AppHandleSubCommand, parse_app_handle
 from torchx.runner import Runner
 from torchx.specs import AppState, AppStatus
+
+logger = get_logger(__name__)  # clients replace it
 
 EPILOG = """\
 examples:
@@ -54,9 +57,13 @@ class CmdStatus(AppHandleSubCommand):
         if args.json:
             _output.out_json(_status_json(status, roles, handle))
         else:
-            _output.out(status.format(roles))
+            self.print_status(status, roles)
         if args.exit_status and status.state in (AppState.FAILED, AppState.CANCELLED):
             raise SystemExit(1)
+
+    def print_status(self, status: AppStatus, roles: list[str] | None = None) -> None:
+        """Writes the status to stdout; clients replace it or call it."""
+        _output.out(status.format(roles))
 
 
 def _status_json(status: AppStatus, roles: list[str] | None, handle: str) -> dict[str, object]:

@@ -12,7 +12,7 @@ from torchx.errors import BackendUnavailable, UnsupportedRequest
 from torchx.runner import _prepare
 from torchx.runner._calls import UnreadCall, recorded, recorded_call
 from torchx.runner.config import get_config, get_configs
-from torchx.schedulers import SchedulerFactory, get_scheduler_factories
+from torchx.schedulers import SchedulerFactory, canonical_name, get_scheduler_factories
 from torchx.schedulers.api import one_look, resolve_cfg
 from torchx.settings import ENV_TORCHX_PARENT_RUN_ID, ENV_TORCHX_TRACKERS
 from torchx.specs.api import (
@@ -36,6 +36,8 @@ from torchx.workspace.api import WorkspaceMixin
 
 if TYPE_CHECKING:
     from datetime import datetime
+
+    from typing_extensions import Self
 
     from torchx.runner.events import log_event
     from torchx.schedulers.api import (
@@ -122,6 +124,24 @@ class Runner:
         scheduler_params: given to every factory, over those from ``TORCHX_*`` variables.
     """
 
+    _scheduler_factories: dict[str, SchedulerFactory]
+    _scheduler_params: dict[str, object]
+    _component_defaults: dict[str, dict[str, str]]
+    _scheduler_instances: "dict[str, Scheduler[Any]]"
+    _apps: dict[AppHandle, AppDef]
+
+    def __new__(cls, *args: object, **kwargs: object) -> "Self":
+        """A runner without schedulers, for subclasses that leave out ``Runner.__init__``."""
+        made = super().__new__(cls)
+        made._name = ""
+        made._scheduler_factories = {}
+        made._scheduler_params = {}
+        made._component_defaults = {}
+        # by scheduler name; clients put in schedulers of their own (CodeFlare)
+        made._scheduler_instances = {}
+        made._apps = {}
+        return made
+
     def __init__(
         self,
         name: str = "",
@@ -138,9 +158,6 @@ class Runner:
             **(scheduler_params or {}),
         }
         self._component_defaults = component_defaults or {}
-        # by scheduler name; clients put in schedulers of their own (CodeFlare)
-        self._scheduler_instances: dict[str, Scheduler[Any]] = {}
-        self._apps: dict[AppHandle, AppDef] = {}
 
     def __repr__(self) -> str:
         parts = f"name={self._name}, schedulers={self._scheduler_factories}, apps={self._apps}"
@@ -292,6 +309,7 @@ class Runner:
         """
         app = _prepare.own_copy(app)
         _prepare.check_has_roles(app)
+        scheduler = self._canonical(scheduler)
         env = _prepare.replica_env(
             make_app_handle(scheduler, self._name, macros.app_id),
             get_session_id_or_create_new(),
@@ -592,6 +610,7 @@ class Runner:
         return cfg
 
     def _scheduler(self, scheduler: str) -> "Scheduler[Any]":
+        scheduler = self._canonical(scheduler)
         found = self._scheduler_instances.get(scheduler)
         if found is None:
             factory = self._scheduler_factories.get(scheduler)
@@ -602,9 +621,16 @@ class Runner:
             self._scheduler_instances[scheduler] = found
         return found
 
+    def _canonical(self, scheduler: str) -> str:
+        """The name that a scheduler is registered by, also for another name of it."""
+        if scheduler in self._scheduler_instances:
+            return scheduler
+        return canonical_name(scheduler, self._scheduler_factories)
+
     def _find(self, app_handle: AppHandle) -> "tuple[Scheduler[Any], str, str]":
         """The scheduler of an app, its id there and the scheduler's name."""
         backend, _session, app_id = parse_app_handle(app_handle)
+        backend = self._canonical(backend)
         return self._scheduler(backend), app_id, backend
 
     # last: below this line `list` is the method
@@ -612,6 +638,7 @@ class Runner:
         self, scheduler: str, cfg: Mapping[str, CfgVal] | None = None
     ) -> "list[ListAppResponse]":
         """Apps that the scheduler sees, those of other sessions as well."""
+        scheduler = self._canonical(scheduler)
         with recorded_call("list", scheduler):
             sched = self._scheduler(scheduler)
             # release 0.7 had no parameter (NeMo-Run's schedulers)

@@ -268,13 +268,17 @@ class LocalScheduler(Scheduler[Opts]):
     # -- ending -----------------------------------------------------------------------------
 
     def end(self, snapshot: AppSnapshot) -> None:
-        """Asks the supervisor of the job to end it."""
-        from ._client import request_cancel
+        """Asks the supervisor of the job to end it, and lets what ends at once do so.
+
+        A caller that looks once, right after it, then finds the job CANCELLED.
+        """
+        from ._client import END_NOTICE_S, request_cancel, wait_for_lock
 
         store = _store()
         record = store.read(snapshot.app_id)
         if record is not None:
             request_cancel(store, record)
+            wait_for_lock(store, record.app_id, END_NOTICE_S)
 
     def remove(self, snapshot: AppSnapshot) -> None:
         """Ends the job if it runs, waits for its end and removes its record and logs."""
