@@ -48,8 +48,13 @@ class AppHandleSubCommand(SubCommand):
     def exit_missing_app(self, app_handle: str) -> NoReturn:
         """Ends the command: the scheduler does not know the app."""
         scheduler, _, app_id = parse_app_handle(app_handle)
-        _output.fail(
-            f"app `{app_id}` does not exist on scheduler `{scheduler}`, or has been purged from it",
-            kind="UnknownAppException",
-            hint=f"`torchx list -s {scheduler}` shows the apps it knows",
-        )
+        message, hint = missing_app(scheduler, app_id)
+        _output.fail(message, kind="UnknownAppException", hint=hint)
+
+
+def missing_app(scheduler: str, app_id: str) -> tuple[str, str]:
+    """What every command says of an app that the scheduler does not know, and a hint."""
+    return (
+        f"app `{app_id}` does not exist on scheduler `{scheduler}`, or has been purged from it",
+        f"`torchx list -s {scheduler}` shows the apps it knows",
+    )

@@ -17,7 +17,7 @@ examples:
 
 
 class CmdCancel(AppHandleSubCommand):
-    """Cancels an app; an app that is unknown or over is no error."""
+    """Cancels an app; an app that is over is no error."""
 
     def add_arguments(self, subparser: argparse.ArgumentParser) -> None:
         subparser.description = "Cancel an app. An app that has ended stays as it is."
@@ -30,14 +30,14 @@ class CmdCancel(AppHandleSubCommand):
 
     def run_with_runner(self, args: argparse.Namespace, runner: Runner) -> None:
         handle = args.app_handle
-        before = state_of(runner, handle)
+        before, unknown = state_of(runner, handle)
         runner.cancel(handle)
+        if unknown:
+            self.exit_missing_app(handle)
         if args.wait:
             runner.wait(handle, wait_interval=1)
-        after = state_of(runner, handle)
-        if before is None:
-            _output.log().info("app `%s` was not found", handle)
-        elif is_terminal(before):
+        after, _ = state_of(runner, handle)
+        if before is not None and is_terminal(before):
             _output.log().info("app `%s` had ended before: %s", handle, before)
         elif after is not None and is_terminal(after):
             _output.log().info("app `%s` is %s", handle, after)
@@ -47,14 +47,14 @@ class CmdCancel(AppHandleSubCommand):
             _output.out_json(outcome_json(handle, after))
 
 
-def state_of(runner: Runner, handle: str) -> AppState | None:
-    """The state of the app, to tell what happened; `None` when it is unknown or cannot be had."""
+def state_of(runner: Runner, handle: str) -> tuple[AppState | None, bool]:
+    """The state of the app as far as it can be had, and whether the scheduler knows no such app."""
     try:
         status = runner.status(handle)
     except Exception as err:  # noqa: BLE001  the report is extra, the command itself tells errors
         _output.log().debug("no status of `%s`: %s", handle, err)
-        return None
-    return None if status is None else status.state
+        return None, False
+    return (None, True) if status is None else (status.state, False)
 
 
 def outcome_json(handle: str, state: AppState | None) -> dict[str, object]:

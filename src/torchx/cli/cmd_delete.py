@@ -16,7 +16,7 @@ examples:
 
 
 class CmdDelete(AppHandleSubCommand):
-    """Deletes an app; an unknown app is no error."""
+    """Deletes an app."""
 
     def add_arguments(self, subparser: argparse.ArgumentParser) -> None:
         subparser.description = (
@@ -29,12 +29,12 @@ class CmdDelete(AppHandleSubCommand):
 
     def run_with_runner(self, args: argparse.Namespace, runner: Runner) -> None:
         handle = args.app_handle
-        before = state_of(runner, handle)
+        _, unknown = state_of(runner, handle)
         runner.delete(handle)
-        after = state_of(runner, handle)
-        if before is None:
-            _output.log().info("app `%s` was not found", handle)
-        elif after is None:
+        if unknown:
+            self.exit_missing_app(handle)
+        after, _ = state_of(runner, handle)
+        if after is None:
             _output.log().info("app `%s` is deleted", handle)
         else:
             _output.log().info("app `%s` is being deleted, it is %s", handle, after)

@@ -20,7 +20,7 @@ from torchx.cli._log_query import (
     parse_regex,
     parse_time,
 )
-from torchx.cli.cmd_base import SubCommand
+from torchx.cli.cmd_base import SubCommand, missing_app
 from torchx.errors import LogsNotFound, UnsupportedRequest
 from torchx.runner import Runner, get_runner
 from torchx.schedulers.api import LogBlock, LogReport, Stream, one_look
@@ -105,9 +105,8 @@ class CmdLog(SubCommand):
         with get_runner() as runner:
             found = _print_logs(LogPrinter(sys.stdout, args.json), runner, target, query)
         if not found:
-            _output.error_json(
-                "UnknownAppException", f"app `{target.app_id}` not found on `{target.scheduler}`"
-            )
+            message, hint = missing_app(target.scheduler, target.app_id)
+            _output.error_json("UnknownAppException", message, hint)
             raise SystemExit(1)
 
 
@@ -204,7 +203,8 @@ def _print_logs(printer: LogPrinter, runner: Runner, target: LogTarget, query: L
     else:
         opened = _open_when_started(runner, target, query)
         if opened is None:
-            _output.log().warning("app `%s` not found on `%s`", target.app_id, target.scheduler)
+            message, hint = missing_app(target.scheduler, target.app_id)
+            _output.log().error("%s\n%s", message, hint)
             return False
         replicas, blocks = opened
     if blocks is None:

@@ -41,6 +41,9 @@ class CmdRunopts(SubCommand):
                 name = canonical_name(args.scheduler, names)
                 _check_known(name, names)
                 names = [name]
+                problem = _options(runner, name)
+                if isinstance(problem, Exception):  # of the one that was asked for
+                    raise problem
             if args.json:
                 _output.out_json({name: _options_json(runner, name) for name in names})
                 return

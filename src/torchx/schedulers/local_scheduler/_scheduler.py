@@ -2,10 +2,10 @@
 
 import builtins
 import os
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
+from torchx._startup.lazy_logger import get_logger
 from torchx.errors import InvalidInput, UnknownApp
 from torchx.schedulers.api import (
     AppSnapshot,
@@ -33,6 +33,7 @@ from ._images import CWDImageProvider, ImageProvider
 from ._options import Opts
 from ._request import (
     PopenRequest,
+    beyond_memory,
     build_request,
     partition_gpus,
     render_request,
@@ -42,7 +43,14 @@ if TYPE_CHECKING:
     from ._record import JobRecord
     from ._store import Store
 
+logger = get_logger(__name__)
+
 AppId = str
+
+
+def _memory_mb() -> int:
+    """What this machine has."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20
 
 
 class LocalScheduler(Scheduler[Opts]):
@@ -132,7 +140,9 @@ class LocalScheduler(Scheduler[Opts]):
             request, app, opts.auto_set_cuda_visible_devices, self._cuda_device_count
         )
         if warning:
-            warnings.warn(warning, stacklevel=2)
+            logger.warning("%s", warning)
+        for text in beyond_memory(app, _memory_mb()):
+            logger.warning("%s", text)
         return request
 
     def _get_app_log_dir(self, app_id: str, cfg: Mapping[str, CfgVal]) -> str:
@@ -155,7 +165,7 @@ class LocalScheduler(Scheduler[Opts]):
         enabled = _as_opts(cfg).auto_set_cuda_visible_devices
         warning = partition_gpus(request, app, enabled, self._cuda_device_count)
         if warning:
-            warnings.warn(warning, stacklevel=2)
+            logger.warning("%s", warning)
 
     # -- submitting -------------------------------------------------------------------------
 
