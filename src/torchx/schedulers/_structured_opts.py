@@ -239,7 +239,7 @@ def _texts(cls: type[StructuredOpts]) -> dict[str, str]:
                     found = AttributeDocstrings().get_attr_docs(owner)
                 except TypeError:  # a class without a source, as a REPL makes it
                     continue
-                known.update({field: text.strip() for field, (text, *_) in found.items()})
+                known.update({field: " ".join(text.split()) for field, (text, *_) in found.items()})
         cls._torchx_texts = known  # type: ignore[attr-defined]  # a cache, not a field
     return known
 
