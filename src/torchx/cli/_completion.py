@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
+from torchx._component_names import components_in
 from torchx.cli import _help
-from torchx.specs._component_names import components_in
 
 if TYPE_CHECKING:
     from torchx.cli.cmd_base import SubCommand

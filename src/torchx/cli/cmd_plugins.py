@@ -6,6 +6,7 @@ from typing import Any
 from torchx._startup.lazy_logger import get_logger
 from torchx.cli import _arguments, _output
 from torchx.cli.cmd_base import SubCommand
+from torchx.util import entrypoints
 
 logger = get_logger(__name__)  # clients replace it
 
@@ -82,8 +83,6 @@ def _error(kind: str | None, item: dict[str, Any]) -> dict[str, Any]:
 
 
 def _entry_points(kind: str, group: str, errors: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    from torchx.util import entrypoints
-
     found = []
     for name, loader in entrypoints.load_group(group).items():
         item = {

@@ -20,8 +20,10 @@ from torchx.schedulers import (
     canonical_name,
     get_scheduler_factories,
 )
+from torchx.schedulers.api import Scheduler
 from torchx.settings import ENV_TORCHXCONFIG
 from torchx.specs.api import CfgVal, InvalidRunConfigException, get_type_name, runopt, runopts
+from torchx.util import entrypoints
 
 if TYPE_CHECKING:
     from configparser import RawConfigParser
@@ -285,8 +287,6 @@ def _scheduler_opts(scheduler: str) -> runopts:
 
 
 def _all_factories() -> dict[str, SchedulerFactory]:
-    from torchx.util import entrypoints
-
     factories = dict(get_scheduler_factories())
     for name, factory in entrypoints.load_group("torchx.schedulers.orchestrator").items():
         factories.setdefault(name, factory)
@@ -304,8 +304,6 @@ def _registered(name: str, factories: dict[str, SchedulerFactory]) -> str:
 
 
 def _make_opts(name: str, factory: SchedulerFactory) -> runopts:
-    from torchx.schedulers.api import Scheduler
-
     scheduler = factory(session_name="_")
     assert isinstance(scheduler, Scheduler), f"the factory of `{name}` made a {type(scheduler)}"
     return scheduler.run_opts()

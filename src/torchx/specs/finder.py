@@ -461,7 +461,7 @@ def _dotted(name: str, validators: "list[ComponentFunctionValidator] | None") ->
         component.name = name
         return component
     if name.endswith(".py") or "/" in name or os.path.isfile(name):
-        from torchx.specs._component_names import how_to_run
+        from torchx._component_names import how_to_run
 
         raise ComponentNotFoundException(how_to_run(name))
     msg = (

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from torchx.specs._component_names import components_in
+from torchx._component_names import components_in
 
 COMPONENT = "from torchx.specs import AppDef\ndef train(lr: float, j: str = '1x1') -> AppDef: ...\n"
 
