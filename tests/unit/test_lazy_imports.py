@@ -56,6 +56,7 @@ LISTED = [
     Waits("torchx.specs.finder", "torchx._startup.foreign_code", PLUGINS),
     Waits("torchx.specs.finder", "torchx.util.entrypoints", PLUGINS),
     Waits("torchx.specs.finder", "torchx._component_names", FAILURE),
+    Waits("torchx.schedulers._core.snapshot", "torchx.schedulers._core.tracebacks", FAILURE),
     Waits("torchx.util.entrypoints", "torchx.*", PLUGINS),
     Waits("torchx.util.io", "torchx.util.entrypoints", PLUGINS),
     Waits("torchx.version", "torchx.util.entrypoints", PLUGINS),

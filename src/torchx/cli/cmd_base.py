@@ -7,7 +7,7 @@ from typing import NoReturn
 from torchx._startup.lazy_logger import get_logger
 from torchx.cli import _output
 from torchx.runner import Runner, get_runner
-from torchx.specs import parse_app_handle
+from torchx.specs import NONE, AppState, AppStatus, parse_app_handle
 
 logger = get_logger(__name__)  # clients replace it
 
@@ -50,6 +50,12 @@ class AppHandleSubCommand(SubCommand):
         scheduler, _, app_id = parse_app_handle(app_handle)
         message, hint = missing_app(scheduler, app_id)
         _output.fail(message, kind="UnknownAppException", hint=hint)
+
+
+def report_failure(status: AppStatus) -> None:
+    """Says on stderr why the app failed: the exception that came first, where it is known."""
+    if status.state is AppState.FAILED and status.msg not in ("", NONE):
+        _output.log().error("%s", status.msg)
 
 
 def missing_app(scheduler: str, app_id: str) -> tuple[str, str]:

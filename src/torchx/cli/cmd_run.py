@@ -4,7 +4,7 @@ import argparse
 import dataclasses
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -532,8 +532,8 @@ def _log_thread(runner: Runner, handle: str, tee: bool) -> "Thread":
 
 def _failure_text(runner: Runner, handle: str, status: AppStatus) -> str:
     """Final state, and of each failed replica exit code, reason, last lines and log file."""
-    lines = [f"job `{handle}` {status.state}"]
     failed = getattr(runner, "failed_replicas", _none_known)(handle)
+    lines = [f"job `{handle}` {status.state}{_first_error(failed)}"]
     for replica in failed:
         attempt = f", attempt {replica.attempt}" if replica.attempt else ""
         lines.append(f"  {replica.role}/{replica.replica}{attempt}: {_ending(replica)}")
@@ -545,6 +545,12 @@ def _failure_text(runner: Runner, handle: str, status: AppStatus) -> str:
     elif status.msg and not any(str(replica.reason) in status.msg for replica in failed):
         lines.append(f"  {status.msg}")
     return "\n".join(lines).rstrip()
+
+
+def _first_error(failed: Sequence[Any]) -> str:  # of FailedReplica, or what a stand-in gives
+    """The exception that came first, to be put behind a sentence; empty if none is known."""
+    error = getattr(failed[0], "error", "") if failed else ""
+    return f": {failed[0].role}/{failed[0].replica}: {error}" if error else ""
 
 
 def _none_known(_handle: str) -> list[Any]:

@@ -5,7 +5,7 @@ import argparse
 from torchx._startup.lazy_logger import get_logger
 from torchx._words import did_you_mean
 from torchx.cli import _arguments, _output
-from torchx.cli.cmd_base import AppHandleSubCommand, parse_app_handle
+from torchx.cli.cmd_base import AppHandleSubCommand, parse_app_handle, report_failure
 from torchx.runner import Runner
 from torchx.specs import AppState, AppStatus
 
@@ -63,6 +63,7 @@ class CmdStatus(AppHandleSubCommand):
 
     def print_status(self, status: AppStatus, roles: list[str] | None = None) -> None:
         """Writes the status to stdout; clients replace it or call it."""
+        report_failure(status)
         _output.out(status.format(roles))
 
 
