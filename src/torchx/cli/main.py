@@ -174,7 +174,7 @@ def main(argv: list[str] | None = None) -> None:
 
             _completion.complete(get_sub_cmds())
         argv = sys.argv[1:]
-    if list(argv) == ["--version"]:
+    if list(argv) in (["--version"], ["-V"]):
         from torchx.version import __version__
 
         sys.stdout.write(f"torchx-{__version__}\n")
