@@ -1,20 +1,17 @@
 """Short forms of app handles: an app id, its beginning, or nothing for the last app launched."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from torchx._launches import launches
 from torchx._words import did_you_mean
 from torchx.errors import AmbiguousApp, UnresolvedApp
-
-if TYPE_CHECKING:
-    from torchx.runner import Runner
+from torchx.runner.api import DEFAULT_SESSION_NAME, Runner
 
 _MOST_CANDIDATES = 10
 _FORM = "SCHEDULER://SESSION/APP_ID"
 
 
-def resolve(text: str | None, runner: "Runner | None" = None) -> str:
+def resolve(text: str | None, runner: Runner | None = None) -> str:
     """The handle that a user means. A whole handle is returned as it is, without any look.
 
     Args:
@@ -40,7 +37,7 @@ def resolve(text: str | None, runner: "Runner | None" = None) -> str:
     raise AmbiguousApp(_ambiguous(text, found))
 
 
-def resolve_identifier(text: str | None, runner: "Runner | None" = None) -> str:
+def resolve_identifier(text: str | None, runner: Runner | None = None) -> str:
     """The same for ``APP[/ROLE[/REPLICAS]]``, what ``torchx log`` takes."""
     if text is None or "://" in text:
         return resolve(text, runner)
@@ -62,9 +59,8 @@ def _last() -> str:
     return latest[0].handle
 
 
-def _known(runner: "Runner | None") -> list[str]:
+def _known(runner: Runner | None) -> list[str]:
     """Handles of the apps launched from here, and of the other local ones, the latest first."""
-    from torchx.runner.api import DEFAULT_SESSION_NAME
     from torchx.schedulers.local_scheduler._store import Store
 
     session = DEFAULT_SESSION_NAME if runner is None else runner.name()
