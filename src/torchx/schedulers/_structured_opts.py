@@ -223,7 +223,8 @@ def _options_of(cls: type[StructuredOpts]) -> list[_Option]:
 
 
 def _text(cls: type[StructuredOpts], name: str) -> str:
-    return _texts(cls).get(name) or name
+    """The help of one option, of however many lines, as one; its name where there is none."""
+    return " ".join(_texts(cls).get(name, name).split()) or name
 
 
 def _texts(cls: type[StructuredOpts]) -> dict[str, str]:
@@ -239,7 +240,7 @@ def _texts(cls: type[StructuredOpts]) -> dict[str, str]:
                     found = AttributeDocstrings().get_attr_docs(owner)
                 except TypeError:  # a class without a source, as a REPL makes it
                     continue
-                known.update({field: " ".join(text.split()) for field, (text, *_) in found.items()})
+                known.update({field: text.strip() for field, (text, *_) in found.items()})
         cls._torchx_texts = known  # type: ignore[attr-defined]  # a cache, not a field
     return known
 
