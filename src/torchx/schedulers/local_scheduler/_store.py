@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchx._files import take_lock, try_lock, write_all
 from torchx._home import home_dir
-from torchx.errors import JobStartError
+from torchx.errors import InvalidInput, JobStartError
 
 from ._record import JobRecord
 from ._states import JobView, failed_keys, parse_journal
@@ -146,6 +146,8 @@ class Store:
                 return None  # there is no such job, or it is being recorded just now
             os.close(lock)
             return JobRecord(app_id, folder, None)
+        except PermissionError as err:
+            raise self._unreadable(err) from None
         except OSError as err:
             if err.errno == errno.ENAMETOOLONG:
                 return None
@@ -181,6 +183,15 @@ class Store:
             return os.listdir(os.path.join(self.home, "active"))
         except FileNotFoundError:
             return []
+        except (NotADirectoryError, PermissionError) as err:
+            raise self._unreadable(err) from None
+
+    def _unreadable(self, err: OSError) -> InvalidInput:
+        msg = (
+            f"cannot read the records of local jobs below `{self.home}`: {err.strerror}; "
+            "set TORCHX_HOME to a folder of your own"
+        )
+        return InvalidInput(msg)
 
     def finished_ids(self) -> "Iterator[str]":
         """Ids of the jobs that the index tells of, the latest first; some may come twice."""
