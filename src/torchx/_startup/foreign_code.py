@@ -50,7 +50,7 @@ class importing_plugin:
 class component_code(importing_plugin):
     """Around what a component does, likewise.
 
-    >>> with component_code("`job.py`"):
+    >>> with component_code("`job.py`"):  # doctest: +ELLIPSIS
     ...     raise SystemExit(4)
     Traceback (most recent call last):
     torchx.errors.ComponentValidationException: `job.py` calls `sys.exit(4)`; a component ...
