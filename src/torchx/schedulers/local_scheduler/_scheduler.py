@@ -353,9 +353,11 @@ def _active(store: "Store") -> "Iterator[tuple[JobRecord, AppState]]":
 
     for app_id in store.active():
         record = store.read(app_id)
-        if record is not None:
-            state = AppState.UNKNOWN if record.damage else settled_view(store, record).state
-            yield record, state
+        if record is None:
+            store.clear_leftover(app_id)
+            continue
+        state = AppState.UNKNOWN if record.damage else settled_view(store, record).state
+        yield record, state
 
 
 def _as_opts(cfg: object) -> Opts:
