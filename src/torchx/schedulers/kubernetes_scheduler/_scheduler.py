@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import BackendUnavailable, InvalidInput
@@ -22,6 +22,9 @@ from ._compat import read_overlay
 from ._options import Opts
 from ._request import Facts, KubernetesJob, build_request, render_request
 from ._states import build_snapshot, group_jobs, parse_app, row_state
+
+if TYPE_CHECKING:
+    from torchx.schedulers.causes import Rule
 
 _ROWS_WITH_PODS = 50
 """Of so many live apps a list looks at the pods; of more, the words of the Jobs do."""
@@ -245,6 +248,12 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
             of_jobs, of_pods = selections(namespace, name)
             start = {of_jobs: looked.jobs, of_pods: looked.pods}
         return read_logs(self._kube(home), f"{namespace}:{name}", replicas, query, start)
+
+    def cause_rules(self) -> "Sequence[Rule]":
+        """What the words of this backend mean."""
+        from ._causes import RULES
+
+        return RULES
 
     # -- ending -----------------------------------------------------------------------------
 
