@@ -52,7 +52,7 @@ def test_default_commands_come_in_order_as_new_instances() -> None:
     first, second = cli.get_default_sub_cmds(), cli.get_default_sub_cmds()
     assert " ".join(first) == (
         "builtins cancel completion configure delete describe list log plugins run runopts status"
-        " tracker"
+        " tracker why"
     )
     assert all(isinstance(cmd, SubCommand) for cmd in first.values())
     assert isinstance(first["run"], CmdRun)
@@ -290,7 +290,7 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
 
 def test_usage_errors_are_json_where_json_is_asked_for(call: Callable[..., Any]) -> None:
     for argv in (
-        ["status", "--json"],
+        ["cancel", "--json"],
         ["log", "--json", "--streams", "x", "k://s/a"],
         ["run", "--json", "--nope", "utils.echo"],
         ["run", "--json"],
