@@ -4,6 +4,7 @@ import functools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from torchx._startup.dataclass import replace
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import JobStartError, TorchXError
 from torchx.schedulers._aws.errors import AwsRefused, NotAllowed, NotThere
@@ -108,8 +109,6 @@ class Api:
             self._make_bucket(f"sagemaker-{self.jobs.region}-{values[ACCOUNT]}")
             values[REGION] = self.jobs.region
         if job.source is not None:
-            from torchx._startup.dataclass import replace
-
             location = job.source.location
             for placeholder, value in values.items():
                 location = location.replace(placeholder, value)

@@ -24,7 +24,7 @@ _JOIN = '_torchx=; for _torchx_p do _torchx="$_torchx$_torchx_p"; done; eval "$_
 _JOINED = ["sh", "-c", _JOIN, "sh"]
 # the number in `algo-3` is that of the host, from 1; the toolkit's variable names the directory
 _REPLICA = (
-    "_torchx_k=$(sed -n 's/.*\"current_host\" *: *\"algo-\\([0-9]*\\)\".*/\\1/p'"
+    '_torchx_k=$(sed -n \'s/.*"current_host" *: *"algo-\\([0-9]*\\)".*/\\1/p\''
     ' "${SM_INPUT_CONFIG_DIR:-/opt/ml/input/config}/resourceconfig.json");'
     ' [ -n "$_torchx_k" ] || { echo "torchx: no number of this host in resourceconfig.json" >&2;'
     " exit 1; }; _torchx_k=$((_torchx_k - 1));"

@@ -184,20 +184,29 @@ def check_options(cfg: Mapping[str, CfgVal]) -> None:
         _check_choice(name, cfg.get(name), choices)
     for name, (least, most) in _RANGES.items():
         _check_range(name, cfg.get(name), least, most)
+    _check_places(cfg)
+    for name, needed in _NEEDS.items():
+        if cfg.get(name) and not cfg.get(needed):
+            raise InvalidInput(f"option `{name}` has no effect without `{needed}`: give both")
+    _check_launch(cfg)
+    _check_wait(cfg)
+
+
+def _check_places(cfg: Mapping[str, CfgVal]) -> None:
     for name in _S3:
         value = cfg.get(name)
         if value is not None and not str(value).startswith("s3://"):
             msg = f"option `{name}` must be a place in S3 like s3://bucket/prefix, given: `{value}`"
             raise InvalidInput(msg)
-    for name, needed in _NEEDS.items():
-        if cfg.get(name) and not cfg.get(needed):
-            raise InvalidInput(f"option `{name}` has no effect without `{needed}`: give both")
-    if cfg.get("launch") == "container":
-        for name in _WITH_SCRIPT:
-            if cfg.get(name) is not None:
-                msg = f"option `{name}` is for launch=script, and launch=container is given"
-                raise InvalidInput(msg)
-    _check_wait(cfg)
+
+
+def _check_launch(cfg: Mapping[str, CfgVal]) -> None:
+    if cfg.get("launch") != "container":
+        return
+    for name in _WITH_SCRIPT:
+        if cfg.get(name) is not None:
+            msg = f"option `{name}` is for launch=script, and launch=container is given"
+            raise InvalidInput(msg)
 
 
 def _check_choice(name: str, value: CfgVal, choices: tuple[str, ...]) -> None:

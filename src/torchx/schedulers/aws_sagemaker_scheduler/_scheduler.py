@@ -22,6 +22,7 @@ from ._compat import PublishedMethods, unique_name
 from ._names import job_name, run_name
 from ._options import Opts, check_options
 from ._request import AWSSageMakerJob, build_request
+from ._states import parse_job, parse_row
 
 if TYPE_CHECKING:
     from ._client import Api
@@ -129,15 +130,11 @@ class AWSSageMakerScheduler(PublishedMethods, DockerWorkspaceMixin, Scheduler[Op
 
     def look(self, app_id: str) -> AppSnapshot | None:
         """State of a job; ``None`` if AWS knows none of that name."""
-        from ._states import parse_job
-
         record = self._get_job(app_id)
         return parse_job({"TrainingJobName": app_id, **record}) if record is not None else None
 
     def look_all(self, cfg: Mapping[str, CfgVal] | None = None) -> Iterable[AppSnapshot]:
         """All jobs of TorchX in a region, the latest first."""
-        from ._states import parse_row
-
         given = cfg or {}
         api = self._api_of((_text(given.get("region")), _text(given.get("profile"))))
         return [parse_row(record) for record in api.search()]

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from torchx.schedulers._core.exits import from_shell
+from torchx.schedulers._core.logs import to_ns
 from torchx.schedulers._core.snapshot import AppSnapshot, ReplicaSnapshot
 from torchx.settings import ENV_TORCHX_ROLE_NAME
 from torchx.specs.api import AppState, Role
@@ -194,4 +195,4 @@ def _tag(record: Mapping[str, Any], key: str) -> str:
 
 
 def _ns(moment: object) -> int | None:
-    return int(moment.timestamp() * 1e9) if isinstance(moment, datetime) else None
+    return to_ns(moment) if isinstance(moment, datetime) else None
