@@ -103,9 +103,7 @@ class _Watch:
     def __init__(self, look: Look, pace: _Pace) -> None:
         self._look = look
         self._pace = pace
-        pace.wait()
         self.plan = look()
-        pace.charge(self.plan.calls - 1)
         self._looked = self._news = time.monotonic()
 
     def note_news(self) -> None:
@@ -234,7 +232,8 @@ class _Together:
         """From where on events are asked for, on all pages."""
         if self._latest_ms is None:
             return
-        self._since_ms = self._latest_ms - (LAST_OVERLAP_MS if plan.ended else OVERLAP_MS)
+        overlap_ms = LAST_OVERLAP_MS if plan.ended else OVERLAP_MS
+        self._since_ms = max(self._latest_ms - overlap_ms, 0)
         if self._reader.since_ms is not None:
             self._since_ms = max(self._since_ms, self._reader.since_ms)
         oldest_ms = self._latest_ms - LAST_OVERLAP_MS

@@ -119,7 +119,7 @@ class LogReader:
         if token:
             params["nextToken"] = token
         names = sorted({stream.name for stream in streams})
-        if len(names) <= MOST_NAMES:
+        if 0 < len(names) <= MOST_NAMES:
             which: dict[str, Any] = {"logStreamNames": names}
         else:
             which = {"logStreamNamePrefix": self.place.prefix} if self.place.prefix else {}
