@@ -5,12 +5,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import botocore.session
 import pytest
-from botocore.validate import ParamValidator
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fake_aws.model import assert_valid, service_model, shape_problems
 from torchx.errors import InvalidInput, UnsupportedRequest
 from torchx.schedulers.aws_sagemaker_scheduler import Opts, create_scheduler
 from torchx.schedulers.aws_sagemaker_scheduler._args import parse_args
@@ -30,39 +29,15 @@ from torchx.version import __version__
 
 GOLDEN = Path(__file__).with_name("golden")
 ARN = "arn:aws:iam::123456789012:role/Trainer"
-MODEL = botocore.session.get_session().get_service_model("sagemaker")
-SHAPE = MODEL.operation_model("CreateTrainingJob").input_shape
+MODEL = service_model("sagemaker")
 
 
-def violations(value, shape, path=""):
-    """Limits of the service's model that botocore's own check leaves to the service."""
-    found = []
-    limits = shape.metadata
-    size = value if isinstance(value, int) else len(value)
-    if size < limits.get("min", 0) or size > limits.get("max", 1 << 62):
-        found.append(f"{path}: {size} of {limits}")
-    if shape.type_name == "string" and limits.get("enum") and value not in limits["enum"]:
-        found.append(f"{path}: {value}")
-    if shape.type_name == "string" and limits.get("pattern") == ".*" and "\n" in value:
-        found.append(f"{path}: a line break")
-    if shape.type_name == "structure":
-        for name, member in value.items():
-            found += violations(member, shape.members[name], f"{path}.{name}")
-    if shape.type_name == "list":
-        for item in value:
-            found += violations(item, shape.member, f"{path}[]")
-    if shape.type_name == "map":
-        for key, item in value.items():
-            found += violations(key, shape.key, f"{path}.{key}")
-            found += violations(item, shape.value, f"{path}.{key}")
-    return found
+KNOWN = {"<account>": "123456789012", "<region>": "eu-west-1", "<digest>": "d1"}
 
 
 def checked(job):
     """A request that the service's model accepts."""
-    report = ParamValidator().validate(job.job_def, SHAPE)
-    assert not report.has_errors(), report.generate_report()
-    assert violations(job.job_def, SHAPE) == []
+    assert_valid("sagemaker", "CreateTrainingJob", fill_in(job.job_def, KNOWN))
     return job
 
 
@@ -101,43 +76,41 @@ def full_script():
             resource=NAMED_RESOURCES["aws_p4d.24xlarge"](),
         ),
         metadata={"team": "vision", "odd{key}": "a,b", "aws:x": "y"},
-        **{
-            "role": "Trainer",
-            "source_dir": "src",
-            "dependencies": ["../lib/"],
-            "code_location": "s3://code/here",
-            "hyperparameters": {"epochs": "1", "seed": "7"},
-            "environment": {"A": "a", "C": "c"},
-            "output_kms_key": "k1",
-            "disable_output_compression": True,
-            "volume_size": 100,
-            "volume_kms_key": "k2",
-            "keep_alive_period_in_seconds": 600,
-            "max_run": 3600,
-            "use_spot_instances": True,
-            "max_wait": 7200,
-            "max_retry_attempts": 3,
-            "checkpoint_s3_uri": "s3://b/checkpoints",
-            "checkpoint_local_path": "/ckpt",
-            "subnets": ["subnet-1"],
-            "security_group_ids": ["sg-1"],
-            "enable_network_isolation": True,
-            "encrypt_inter_container_traffic": True,
-            "training_repository_access_mode": "Vpc",
-            "training_repository_credentials_provider_arn": (
-                "arn:aws:lambda:us-east-1:123456789012:function:f"
-            ),
-            "metric_definitions": {"loss": "loss=([0-9.]+)"},
-            "enable_sagemaker_metrics": True,
-            "input_mode": "FastFile",
-            "model_uri": "s3://b/model",
-            "tags": {"cost center": "1"},
-            "user": "ann",
-            "enable_infra_check": True,
-            "debugger_hook_config": True,
-            "disable_profiler": True,
-            "container_log_level": 10,
-        },
+        role="Trainer",
+        source_dir="src",
+        dependencies=["../lib/"],
+        code_location="s3://code/here",
+        hyperparameters={"epochs": "1", "seed": "7"},
+        environment={"A": "a", "C": "c"},
+        output_kms_key="k1",
+        disable_output_compression=True,
+        volume_size=100,
+        volume_kms_key="k2",
+        keep_alive_period_in_seconds=600,
+        max_run=3600,
+        use_spot_instances=True,
+        max_wait=7200,
+        max_retry_attempts=3,
+        checkpoint_s3_uri="s3://b/checkpoints",
+        checkpoint_local_path="/ckpt",
+        subnets=["subnet-1"],
+        security_group_ids=["sg-1"],
+        enable_network_isolation=True,
+        encrypt_inter_container_traffic=True,
+        training_repository_access_mode="Vpc",
+        training_repository_credentials_provider_arn=(
+            "arn:aws:lambda:us-east-1:123456789012:function:f"
+        ),
+        metric_definitions={"loss": "loss=([0-9.]+)"},
+        enable_sagemaker_metrics=True,
+        input_mode="FastFile",
+        model_uri="s3://b/model",
+        tags={"cost center": "1"},
+        user="ann",
+        enable_infra_check=True,
+        debugger_hook_config=True,
+        disable_profiler=True,
+        container_log_level=10,
     )
 
 
@@ -459,8 +432,7 @@ def test_any_name_becomes_one_of_a_job(name, end):
 )
 def test_any_metadata_becomes_tags(metadata):
     tags = build_tags({"torchx": "1"}, {}, metadata)
-    shape = MODEL.shape_for("TagList")
-    assert violations(tags, shape) == []
+    assert shape_problems(MODEL.shape_for("TagList"), tags) == []
     assert {"Key": "torchx", "Value": "1"} in tags
 
 
@@ -471,8 +443,7 @@ def test_only_our_own_places_are_filled_in():
     job = build(
         role(args=["t.py", "--x", "<account>"], env={"A": "<digest>"}), metadata={"a": "<region>"}
     )
-    values = {"<account>": "123456789012", "<region>": "r-1", "<digest>": "d1"}
-    filled = fill_in(job.job_def, values)
+    filled = fill_in(job.job_def, {**KNOWN, "<region>": "r-1"})
     assert filled["OutputDataConfig"]["S3OutputPath"] == "s3://sagemaker-r-1-123456789012/"
     parameters = filled["HyperParameters"]
     assert parameters["x"] == '"<account>"'

@@ -2,16 +2,16 @@
 
 from datetime import datetime, timezone
 
-import botocore.session
 import pytest
 
+from tests.fake_aws.model import service_model
 from torchx.schedulers.api import to_response
 from torchx.schedulers.aws_sagemaker_scheduler import JOB_STATE, create_scheduler
 from torchx.schedulers.aws_sagemaker_scheduler._logs import name_streams
 from torchx.schedulers.aws_sagemaker_scheduler._states import job_state, parse_job, parse_row
 from torchx.specs import AppState
 
-MODEL = botocore.session.get_session().get_service_model("sagemaker")
+MODEL = service_model("sagemaker")
 BEGAN = datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=timezone.utc)
 RECORD = {
     "TrainingJobName": "app-x1",
