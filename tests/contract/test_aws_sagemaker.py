@@ -1,4 +1,4 @@
-"""``aws_sagemaker`` keeps the contract of schedulers on a stand-in for AWS that runs the commands."""
+"""``aws_sagemaker`` keeps the contract of schedulers, on a stand-in for AWS that runs commands."""
 
 import contextlib
 import json
@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from tests.contract.cloudwatch import CloudWatchLines
 from tests.fake_aws.server import FakeAws
 from torchx.errors import UnsupportedRequest
 from torchx.schedulers.aws_sagemaker_scheduler import create_scheduler
@@ -13,7 +14,6 @@ from torchx.schedulers.aws_sagemaker_scheduler._states import job_state
 from torchx.specs import AppState, Resource
 from torchx.testing.scheduler_suite import SchedulerContract
 
-CALLS = "^sagemaker:"
 STREAMS = ("logs:",)
 """Calls that read logs."""
 
@@ -24,7 +24,7 @@ def running_aws():
         yield aws
 
 
-class SageMakerContract(SchedulerContract):
+class SageMakerContract(CloudWatchLines, SchedulerContract):
     """What the suite needs to know of this scheduler."""
 
     requires_resource = False
@@ -70,11 +70,6 @@ class SageMakerContract(SchedulerContract):
         assert "InstanceType: ml.t3.medium" in text(2, 640)
         assert "InstanceType: ml.m5.large" in text(2, 6000)
         assert "InstanceType: ml.m5.xlarge" in text(4, 6000)
-
-    def test_a_last_line_without_newline_is_kept_so(self, jobs):
-        # CloudWatch keeps lines without their newlines
-        app_id = jobs.run(jobs.sh("printf 'one\\ntwo'"))
-        assert jobs.lines(app_id) == ["one\n", "two\n"]
 
 
 class TestSageMakerOnAFake(SageMakerContract):

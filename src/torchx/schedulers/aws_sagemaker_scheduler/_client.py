@@ -58,7 +58,7 @@ class Api:
             AwsRefused: if AWS says no.
             BackendUnavailable: if it cannot be reached.
         """
-        request = self._resolved(job)
+        request, source_uri = self._resolved(job)
         try:
             exactly_once(
                 lambda: self._create(request),
@@ -66,9 +66,9 @@ class Api:
                 f"training job `{job.job_name}`",
             )
         except TorchXError:
-            if job.source is not None:
-                uri = request["HyperParameters"]["sagemaker_submit_directory"]
-                logger.warning("the source stays at `%s`, for a later job with the same code", uri)
+            if source_uri:
+                words = "the source stays at `%s`, for a later job with the same code"
+                logger.warning(words, source_uri)
             raise
 
     def _create(self, request: Mapping[str, Any]) -> str:
@@ -95,8 +95,8 @@ class Api:
         ours = any(tag == {"Key": TAG_JOB, "Value": name} for tag in tags)
         return arn if ours else None
 
-    def _resolved(self, job: AWSSageMakerJob) -> dict[str, Any]:
-        """The request with all that only AWS knows."""
+    def _resolved(self, job: AWSSageMakerJob) -> tuple[dict[str, Any], str | None]:
+        """The request with all that only AWS knows, and where the source is, if one goes along."""
         values: dict[str, str] = {}
         needed = str(job.job_def)
         if REGION in needed:
@@ -108,13 +108,15 @@ class Api:
             values[ACCOUNT] = self._account()
             self._make_bucket(f"sagemaker-{self.jobs.region}-{values[ACCOUNT]}")
             values[REGION] = self.jobs.region
+        source_uri = None
         if job.source is not None:
             location = job.source.location
             for placeholder, value in values.items():
                 location = location.replace(placeholder, value)
             source = replace(job.source, location=location)
             values[DIGEST] = send_source(self._service("s3"), source)
-        return {**fill_in(job.job_def, values), "RoleArn": role_arn}
+            source_uri = f"{location.rstrip('/')}/{values[DIGEST]}.tar.gz"
+        return {**fill_in(job.job_def, values), "RoleArn": role_arn}, source_uri
 
     def _role_arn(self, name: str) -> str:
         answer = self._service("iam").call("get_role", RoleName=name)
