@@ -103,6 +103,13 @@ def test_an_unknown_flag_is_usage_and_a_similar_one_is_named(call: Callable[...,
     assert "Did you mean `--scheduler`?" in result.err
 
 
+def test_an_option_of_a_command_in_front_of_it_is_explained(call: Callable[..., Any]) -> None:
+    result = call("--json", "list")
+    assert result.code == 2
+    assert "Options of a command stand behind its name" in result.err
+    assert "Did you mean" not in result.err
+
+
 def test_log_level_after_the_command_is_not_accepted(call: Callable[..., Any]) -> None:
     result = call("builtins", "--log_level", "ERROR")
     assert result.code == 2
@@ -283,7 +290,7 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
 
 def test_usage_errors_are_json_where_json_is_asked_for(call: Callable[..., Any]) -> None:
     for argv in (
-        ["status", "--json"],
+        ["cancel", "--json"],
         ["log", "--json", "--streams", "x", "k://s/a"],
         ["run", "--json", "--nope", "utils.echo"],
         ["run", "--json"],
