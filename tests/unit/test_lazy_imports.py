@@ -61,6 +61,7 @@ LISTED = [
     Waits("torchx.util.io", "torchx.util.entrypoints", PLUGINS),
     Waits("torchx.version", "torchx.util.entrypoints", PLUGINS),
     Waits("torchx.schedulers.api", "torchx.schedulers._core.verbs", CLIENT),
+    Waits("torchx.schedulers.api", "torchx.schedulers._core.explaining", FAILURE),
     Waits("torchx.schedulers.*_scheduler._scheduler", "torchx.schedulers.*_scheduler._*", CLIENT),
     Waits("torchx.schedulers.*_scheduler._*", "torchx.schedulers._kube.*", CLIENT),
     Waits("torchx.schedulers.*_scheduler._*", "torchx.schedulers._aws.*", CLIENT),

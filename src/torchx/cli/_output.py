@@ -20,7 +20,7 @@ DATE_FORMAT = "%Y-%m-%d %H:%M:%S"
 class Palette:
     """Escape sequences for one stream; all empty where colour is not wanted."""
 
-    __slots__ = ("bold", "endc", "gray", "green", "orange", "red")
+    __slots__ = ("bold", "endc", "gray", "green", "orange", "red", "yellow")
 
     def __init__(self, enabled: bool) -> None:
         self.green = "\033[32m" if enabled else ""
@@ -28,6 +28,7 @@ class Palette:
         self.gray = "\033[2m" if enabled else ""
         self.bold = "\033[1m" if enabled else ""
         self.red = "\033[31m" if enabled else ""
+        self.yellow = "\033[33m" if enabled else ""
         self.endc = "\033[0m" if enabled else ""
 
 

@@ -41,6 +41,8 @@ from ._request import (
 )
 
 if TYPE_CHECKING:
+    from torchx.schedulers.causes import Rule
+
     from ._record import JobRecord
     from ._store import Store
 
@@ -264,6 +266,12 @@ class LocalScheduler(Scheduler[Opts]):
         from ._client import wait_for_change
 
         wait_for_change(_store(), app_id, timeout_s)
+
+    def cause_rules(self) -> "Sequence[Rule]":
+        """What the words of this backend mean."""
+        from ._causes import RULES
+
+        return RULES
 
     # -- ending -----------------------------------------------------------------------------
 
