@@ -374,7 +374,7 @@ def test_roles_that_cannot_be(more, words):
     ("opts", "words"),
     [
         ({"git_config": {"repo": "x"}}, "`source_dir`"),
-        ({"launch": "scrpit"}, "Did you mean `script`"),
+        ({"launch": "scripts"}, "Did you mean `script`"),
         ({"input_mode": "Fast"}, "File, Pipe, FastFile"),
         ({"max_retry_attempts": 31}, "1 to 30"),
         ({"volume_size": 0}, "at least 1"),
