@@ -9,21 +9,32 @@ from typing import Any
 
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import InvalidInput, JobStartError, TorchXError, UnsupportedRequest
-from torchx.schedulers._kube.calls import EVENTS, JOBS, PODS, SERVICES, WORKLOADS, Selection
+from torchx.schedulers._kube.calls import (
+    CONFIG_MAPS,
+    EVENTS,
+    JOBS,
+    PODS,
+    SERVICES,
+    WORKLOADS,
+    Kind,
+    Selection,
+)
 from torchx.schedulers._kube.client import MARK, KubeClient, Listed
 from torchx.schedulers._kube.errors import AlreadyExists, ApiError, Forbidden, NotFound
 from torchx.schedulers.api import AppState
 from torchx.schedulers.ids import random_id
 
+from ._gate import GATE_VOLUME
 from ._reasons import explanation, waiting_reason
 from ._request import (
     ANNOTATION_ENDED,
     LABEL_ORGANIZATION,
+    LABEL_QUEUE,
     LABEL_UNIQUE_NAME,
     MANAGED_BY,
     KubernetesJob,
 )
-from ._states import App, condition, is_over, parse_app, pod_state, queue_of
+from ._states import App, condition, half_submitted_message, is_over, parse_app, pod_state, queue_of
 
 OURS = f"{LABEL_ORGANIZATION}={MANAGED_BY}"
 _JOB_UID_LABEL = "kueue.x-k8s.io/job-uid"
@@ -54,6 +65,9 @@ def selections(namespace: str, name: str) -> tuple[Selection, Selection]:
 def submit(kube: KubeClient, job: KubernetesJob) -> None:
     """Makes all objects and lets them start; leaves nothing behind if that fails.
 
+    Nothing runs before all of them are there, wherever this process is killed: a single Job is let
+    go by one request, and of several none runs before the gate is there, which comes last.
+
     Raises:
         JobStartError: if another app has the name.
         TorchXError: whatever the cluster says.
@@ -63,11 +77,9 @@ def submit(kube: KubeClient, job: KubernetesJob) -> None:
     try:
         with _translated(job):
             owners = [_create_job(kube, job, body, mark, begun) for body in job.jobs]
-            if job.service is not None:
-                service = _marked(job.service, mark)
-                service["metadata"]["ownerReferences"] = owners
-                kube.create(SERVICES, job.namespace, service)
+            _create_owned(kube, SERVICES, job.service, mark, owners)
             _release(kube, job)
+            _create_owned(kube, CONFIG_MAPS, job.gate, mark, owners)
     except BaseException:
         _take_back(kube, job, begun)
         raise
@@ -80,7 +92,7 @@ def _create_job(
     name = body["metadata"]["name"]
     begun.append(name)
     try:
-        made = kube.create(JOBS, job.namespace, _marked(body, mark))
+        made = kube.create(JOBS, job.namespace, _marked(_unqueued(body, job), mark))
     except AlreadyExists:
         begun.remove(name)  # it is somebody else's
         raise
@@ -99,6 +111,29 @@ def _create_job(
     }
 
 
+def _create_owned(
+    kube: KubeClient,
+    kind: Kind,
+    body: dict[str, Any] | None,
+    mark: str,
+    owners: list[dict[str, Any]],
+) -> None:
+    """Makes an object that goes when the last of the Jobs is gone; ``None`` for none."""
+    if body is not None:
+        owned = _marked(body, mark)
+        owned["metadata"]["ownerReferences"] = owners
+        kube.create(kind, body["metadata"]["namespace"], owned)
+
+
+def _unqueued(body: dict[str, Any], job: KubernetesJob) -> dict[str, Any]:
+    """A Job as it is made: its queue would let it go before the other objects are there."""
+    labels = body["metadata"]["labels"]
+    if LABEL_QUEUE not in labels or len(job.objects) == 1:
+        return body
+    kept = {name: value for name, value in labels.items() if name != LABEL_QUEUE}
+    return {**body, "metadata": {**body["metadata"], "labels": kept}}
+
+
 def _marked(body: dict[str, Any], mark: str) -> dict[str, Any]:
     """A copy of an object by which we know it as made by this submission."""
     marked = copy.copy(body)
@@ -108,12 +143,15 @@ def _marked(body: dict[str, Any], mark: str) -> dict[str, Any]:
 
 
 def _release(kube: KubeClient, job: KubernetesJob) -> None:
-    """Lets the Jobs start, once all objects are there; those in a queue are left to that."""
-    if any("kueue.x-k8s.io/queue-name" in body["metadata"]["labels"] for body in job.jobs):
-        return
+    """Lets the Jobs start, or puts them into their queue, which does so."""
+    if len(job.objects) == 1:
+        return  # it was made like that
     for body in job.jobs:
-        if body["spec"].get("suspend"):
-            kube.patch(JOBS, job.namespace, body["metadata"]["name"], {"spec": {"suspend": False}})
+        queue = body["metadata"]["labels"].get(LABEL_QUEUE)
+        changes: dict[str, Any] = {"spec": {"suspend": False}}
+        if queue:
+            changes = {"metadata": {"labels": {LABEL_QUEUE: queue}}}
+        kube.patch(JOBS, job.namespace, body["metadata"]["name"], changes)
 
 
 def _take_back(kube: KubeClient, job: KubernetesJob, names: Iterable[str]) -> None:
@@ -144,6 +182,9 @@ class _NameTaken(JobStartError, InvalidInput):
     """Another app has this name."""
 
 
+_KINDS = {kind.name: kind for kind in (JOBS, SERVICES, CONFIG_MAPS)}
+
+
 def validate(kube: KubeClient, job: KubernetesJob) -> None:
     """Lets the server check all objects.
 
@@ -152,7 +193,7 @@ def validate(kube: KubeClient, job: KubernetesJob) -> None:
         BackendUnavailable: if it cannot be reached.
     """
     for body in job.objects:
-        kind = SERVICES if body is job.service else JOBS
+        kind = _KINDS[body["kind"]]
         try:
             kube.validate(kind, job.namespace, body)
         except InvalidInput as err:
@@ -175,11 +216,10 @@ def look(kube: KubeClient, namespace: str, name: str) -> Looked | None:
 
 def explain(kube: KubeClient, app: App) -> dict[str, str]:
     """Why Jobs do not start, where neither they nor their pods say it; by the name of the Job."""
-    namespace = app.id.partition(":")[0]
     found: dict[str, str] = {}
     for name, job in app.jobs.items():
         try:
-            words = _explanation(kube, namespace, job, app.pods.get(name, ()), queue_of(app))
+            words = _explanation(kube, app, job, app.pods.get(name, ()))
         except (Forbidden, NotFound) as err:
             logger.debug("why `%s` waits is not known: %s", name, err)
             return found
@@ -189,9 +229,10 @@ def explain(kube: KubeClient, app: App) -> dict[str, str]:
     return found
 
 
-def _explanation(kube: KubeClient, namespace: str, job: Any, pods: Any, queue: str) -> str:
+def _explanation(kube: KubeClient, app: App, job: Any, pods: Any) -> str:
+    namespace = app.id.partition(":")[0]
     if condition(job, "Suspended") or job["spec"].get("suspend"):
-        return _queue_says(kube, namespace, job) if queue else ""
+        return _queue_says(kube, namespace, job) if queue_of(app) else ""
     if is_over(job):
         return ""
     waiting = [pod for pod in pods if pod_state(pod) is AppState.PENDING]
@@ -199,7 +240,20 @@ def _explanation(kube: KubeClient, namespace: str, job: Any, pods: Any, queue: s
     if subject is None or _age_s(subject) < _NEWS_AFTER_S:
         return ""
     fields = f"involvedObject.uid={subject['metadata']['uid']}"
-    return explanation(kube.list_objects(Selection(EVENTS, namespace, fields=fields)).items)
+    words = explanation(kube.list_objects(Selection(EVENTS, namespace, fields=fields)).items)
+    if f'"{GATE_VOLUME}"' in words:
+        return _gate_says(kube, app)
+    return words
+
+
+def _gate_says(kube: KubeClient, app: App) -> str:
+    """Tells a launcher that was killed from one that was only a little slower than the node."""
+    namespace, _, name = app.id.partition(":")
+    try:
+        kube.get(CONFIG_MAPS, namespace, name)
+    except NotFound:
+        return half_submitted_message(app)
+    return ""
 
 
 def _queue_says(kube: KubeClient, namespace: str, job: Any) -> str:
@@ -269,6 +323,8 @@ def remove(kube: KubeClient, app: App) -> None:
         kube.delete(JOBS, namespace, job)
     if sum(role.replicas for role in app.roles) > 1:
         kube.delete(SERVICES, namespace, name)
+    if len(app.roles) > 1:
+        kube.delete(CONFIG_MAPS, namespace, name)
 
 
 # -- waiting -------------------------------------------------------------------------------------

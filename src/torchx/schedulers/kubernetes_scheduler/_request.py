@@ -13,6 +13,7 @@ from torchx.specs.api import AppDef, RetryPolicy, Role
 from torchx.specs.overlays import apply_overlay
 from torchx.version import __version__
 
+from ._gate import build_gate, hold_pods
 from ._names import app_name, container_name, job_names, label_value
 from ._options import Opts
 from ._pod import Texts, build_pod
@@ -58,6 +59,7 @@ class KubernetesJob:
     Args:
         jobs: in the order of the roles.
         service: ``None`` for a single replica.
+        gate: made last, by which all Jobs start at once; ``None`` for a single one.
         context, kubeconfig: which cluster; ``None`` for the user's own choice.
     """
 
@@ -65,6 +67,7 @@ class KubernetesJob:
     namespace: str
     jobs: list[dict[str, Any]]
     service: dict[str, Any] | None = None
+    gate: dict[str, Any] | None = None
     context: str | None = None
     kubeconfig: str | None = None
     images_to_push: dict[str, tuple[str, str]] = field(default_factory=dict)
@@ -77,7 +80,7 @@ class KubernetesJob:
     @property
     def objects(self) -> list[dict[str, Any]]:
         """All objects, in the order in which they are made."""
-        return [*self.jobs, *([self.service] if self.service else [])]
+        return [*self.jobs, *(obj for obj in (self.service, self.gate) if obj is not None)]
 
     def __repr__(self) -> str:
         return render_request(self)
@@ -122,7 +125,8 @@ def build_request(app: AppDef, unique: str, opts: Opts, facts: Facts) -> Kuberne
         for i in range(len(app.roles))
     ]
     service = _service(app, name, facts.namespace) if several else None
-    return KubernetesJob(name, facts.namespace, jobs, service, opts.context, opts.kubeconfig)
+    gate = build_gate(name, facts.namespace, app_labels(app, name)) if len(jobs) > 1 else None
+    return KubernetesJob(name, facts.namespace, jobs, service, gate, opts.context, opts.kubeconfig)
 
 
 def _check_options(opts: Opts) -> None:
@@ -178,6 +182,8 @@ def _job(
     if several:
         pod["spec"]["subdomain"] = name
     _lay_over(pod, facts.overlays.get(role.name) or {})
+    if len(app.roles) > 1:
+        hold_pods(pod, container_name(role.name), name)
     pod["metadata"]["labels"] = {**(pod["metadata"].get("labels") or {}), **labels}
     spec: dict[str, Any] = {
         "completionMode": "Indexed",

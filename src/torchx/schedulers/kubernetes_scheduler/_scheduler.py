@@ -177,7 +177,7 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         snapshot = build_snapshot(looked.app)
         waiting = [r for r in snapshot.replicas if r.state is AppState.PENDING]
         untold = not snapshot.cancelled and not any(replica.reason for replica in waiting)
-        if waiting and untold and not looked.app.missing:
+        if waiting and untold and not looked.app.half_submitted:
             snapshot = build_snapshot(looked.app, explain(kube, looked.app))
         if snapshot.terminal and self._watches is not None:
             self._watches.close(looked.app.id)

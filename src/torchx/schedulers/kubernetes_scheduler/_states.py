@@ -59,9 +59,9 @@ class App:
 
     @property
     def half_submitted(self) -> bool:
-        """Jobs are missing, and those that are there were never released."""
-        released = any(not job["spec"].get("suspend") for job in self.jobs.values())
-        return bool(self.missing) and not released
+        """Jobs were never released; or some are missing, and none of the others was."""
+        held = [is_held(job) for job in self.jobs.values()]
+        return all(held) if self.missing else any(held)
 
 
 def parse_app(app_id: str, jobs: Iterable[Object], pods: Iterable[Object]) -> App | None:
@@ -133,6 +133,12 @@ def condition(obj: Object, *types: str) -> Object | None:
             if item.get("type") == type_ and item.get("status") == "True":
                 return dict(item)
     return None
+
+
+def is_held(job: Object) -> bool:
+    """Whether the Job was made, and not yet released or put into a queue."""
+    labels = job["metadata"].get("labels") or {}
+    return bool(job["spec"].get("suspend")) and not ended_mark(job) and LABEL_QUEUE not in labels
 
 
 def is_over(job: Object) -> bool:
@@ -336,8 +342,10 @@ def _host(pod: Object) -> str:
 
 
 def _message(app: App, replicas: Sequence[ReplicaSnapshot], explained: Mapping[str, str]) -> str:
+    if app.half_submitted:
+        return half_submitted_message(app)
     if app.missing:
-        return _message_of_missing(app)
+        return f"{len(app.missing)} of {len(app.roles)} Jobs are gone"
     waiting = [replica for replica in replicas if replica.state is AppState.PENDING]
     if waiting:
         return _message_of_waiting(app, waiting, len(replicas), explained)
@@ -347,14 +355,12 @@ def _message(app: App, replicas: Sequence[ReplicaSnapshot], explained: Mapping[s
     return ""
 
 
-def _message_of_missing(app: App) -> str:
-    how_many = f"{len(app.missing)} of {len(app.roles)} Jobs"
-    if not app.half_submitted:
-        return f"{how_many} are gone"
-    return (
-        f"half-submitted: {how_many} were never made, and the others were not started; "
-        f"remove the app with `torchx delete kubernetes:///{app.id}`"
-    )
+def half_submitted_message(app: App) -> str:
+    """Why nothing of the app runs, and what to do about it."""
+    how = "its Jobs were never started"
+    if app.missing:
+        how = f"{len(app.missing)} of {len(app.roles)} Jobs were never made, and none was started"
+    return f"half-submitted: {how}; remove the app with `torchx delete kubernetes:///{app.id}`"
 
 
 def _message_of_waiting(
@@ -367,8 +373,7 @@ def _message_of_waiting(
             how_many = f"{len(waiting)} of {total} replicas wait: " if total > 1 else ""
             return how_many + words
     if all(job["spec"].get("suspend") and not ended_mark(job) for job in app.jobs.values()):
-        queue = queue_of(app)
-        return f"waits in queue `{queue}`" if queue else "half-submitted: it was never released"
+        return f"waits in queue `{queue_of(app)}`"
     return ""
 
 

@@ -133,7 +133,11 @@ def test_a_single_replica_needs_no_service_and_starts_at_once():
 def test_several_objects_start_together():
     job = build(role(num_replicas=2), role("b"))
     assert [body["spec"]["suspend"] for body in job.jobs] == [True, True]
-    assert [body["kind"] for body in job.objects] == ["Job", "Job", "Service"]
+    assert [body["kind"] for body in job.objects] == ["Job", "Job", "Service", "ConfigMap"]
+    for body in job.jobs:  # none of them runs before the last object is there
+        spec = body["spec"]["template"]["spec"]
+        assert spec["volumes"][-1]["configMap"] == {"name": job.gate["metadata"]["name"]}
+        assert spec["volumes"][-1]["name"] == spec["containers"][0]["volumeMounts"][-1]["name"]
     host = {"name": "TORCHX_RANK0_HOST", "value": "my-app-x1-trainer-0.my-app-x1"}
     assert all(host in container(job, i)["env"] for i in range(2))
     assert pod_spec(job)["subdomain"] == "my-app-x1"
