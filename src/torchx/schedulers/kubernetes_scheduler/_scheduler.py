@@ -95,7 +95,7 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         app = copy.copy(app)  # images that are pushed get other names
         app.roles = [copy.copy(role) for role in app.roles]
         images = self.dryrun_push_images(app, cfg)
-        overlays = {role.name: read_overlay(role) for role in app.roles}
+        overlays = {role.name: read_overlay(role, app) for role in app.roles}
         facts = Facts(self._namespace(cfg.namespace, (cfg.kubeconfig, cfg.context)), overlays)
         job = build_request(app, make_unique(app.name), cfg, facts)
         job.images_to_push = images

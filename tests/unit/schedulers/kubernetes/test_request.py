@@ -244,10 +244,19 @@ def test_overlays_are_read_in_all_shapes(held, overlay):
     assert read_overlay(role(metadata={"kubernetes": held})) == overlay
 
 
-def test_overlays_are_read_from_files(tmp_path):
-    (tmp_path / "pod.yaml").write_text(yaml.safe_dump({"V1Pod": SPEC}))
+@pytest.mark.parametrize(
+    ("written", "overlay"), [({"V1Pod": SPEC}, SPEC), (SPEC, SPEC), (BOTH, BOTH)]
+)
+def test_overlays_are_read_from_files(tmp_path, written, overlay):
+    (tmp_path / "pod.yaml").write_text(yaml.safe_dump(written))
     held = {"kubernetes": (tmp_path / "pod.yaml").as_uri()}
-    assert read_overlay(role(metadata=held)) == SPEC
+    assert read_overlay(role(metadata=held)) == overlay
+
+
+def test_the_overlay_of_an_app_is_for_roles_that_have_none():
+    app = AppDef("app", [], metadata={"kubernetes": SPEC})
+    assert read_overlay(role(), app) == SPEC
+    assert read_overlay(role(metadata={"kubernetes": BOTH}), app) == BOTH
 
 
 def test_an_overlay_is_in_the_pods_of_its_role_and_stays_as_it_was():
