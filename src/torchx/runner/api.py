@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, overload
 
+from torchx._launches import note_deletion, note_launch
 from torchx._startup.lazy_logger import get_logger
 from torchx._tracker_environment import factory_in, setting_in, split_names
 from torchx.errors import BackendUnavailable, UnsupportedRequest
@@ -267,6 +268,7 @@ class Runner:
             handle = make_app_handle(scheduler, self._name, app_id)
             if dryrun_info.app is not None:
                 self._apps[handle] = dryrun_info.app
+            note_launch(handle)
             _note_app(log, dryrun_info.app, handle)
         return handle
 
@@ -465,6 +467,7 @@ class Runner:
         with recorded_call("delete", backend, app_id), one_look():
             if self.status(app_handle) is not None:
                 scheduler.delete(app_id)
+                note_deletion(app_handle)
 
     def stop(self, app_handle: AppHandle) -> None:
         """Deprecated name of ``cancel``."""

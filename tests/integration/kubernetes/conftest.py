@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from tests.fake_kube.server import FakeKube
+from torchx.schedulers._kube.apps.labels import OURS
 from torchx.schedulers._kube.calls import CONFIG_MAPS, JOBS, PODS, SERVICES, Selection
 from torchx.schedulers._kube.client import KubeClient
 from torchx.schedulers._kube.connect import connect
 from torchx.schedulers.kubernetes_scheduler import KubernetesScheduler, create_scheduler
-from torchx.schedulers.kubernetes_scheduler._client import OURS
 from torchx.specs import AppDef, AppStatus, Role, is_terminal
 
 NS = "default"

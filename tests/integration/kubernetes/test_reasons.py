@@ -105,16 +105,16 @@ def test_replicas_over_the_quota_are_told(place, begin):
     place.create(QUOTAS, "two-pods", spec={"hard": {"pods": "2"}})
     try:
         waiter = begin(an_app("sleep 60", replicas=5))
-        line = told(waiter, "exceeded quota: two-pods")
+        line = told(waiter, "RUNNING: 3 of 5 replicas wait: FailedCreate: ")
     finally:
         place.kube.delete(QUOTAS, place.namespace, "two-pods")
-    assert "3 of 5 replicas wait: FailedCreate: " in line
+    assert "exceeded quota: two-pods" in line
 
 
 def test_a_queue_tells_what_it_waits_for(place, begin):
     if "kueue.x-k8s.io" not in place.kube.groups():
         pytest.skip("the cluster has no Kueue")
-    waiter = begin(an_app("true"), queue="nosuch")
+    waiter = begin(an_app("true"), job_api="job", queue="nosuch")
     told(waiter, "PENDING: Inadmissible: LocalQueue nosuch doesn't exist")
 
 

@@ -181,6 +181,13 @@ class Store:
         except FileNotFoundError:
             return []
 
+    def ids(self) -> "list[str]":
+        """Ids of all jobs that are recorded, in no order."""
+        try:
+            return os.listdir(os.path.join(self.home, "jobs"))
+        except FileNotFoundError:
+            return []
+
     def finished_ids(self) -> "Iterator[str]":
         """Ids of the jobs that the index tells of, the latest first; some may come twice."""
         deleted = set()
