@@ -20,6 +20,7 @@ _COMMANDS = {
     "runopts": "show the options of the schedulers",
     "status": "show the state of an app",
     "tracker": "look at what runs have tracked",
+    "why": "say why an app waits or failed, and what to do",
 }
 
 _BEFORE = f"""\

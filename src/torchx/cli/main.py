@@ -34,6 +34,7 @@ COMMANDS: dict[str, str] = {
     "runopts": "torchx.cli.cmd_runopts:CmdRunopts",
     "status": "torchx.cli.cmd_status:CmdStatus",
     "tracker": "torchx.cli.cmd_tracker:CmdTracker",
+    "why": "torchx.cli.cmd_why:CmdWhy",
 }
 
 

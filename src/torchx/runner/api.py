@@ -40,7 +40,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from torchx.runner.events import log_event
+    from torchx.schedulers._core.causes import Explanation
     from torchx.schedulers.api import (
+        AppSnapshot,
         FailedReplica,
         ListAppResponse,
         LogBlock,
@@ -444,6 +446,20 @@ class Runner:
         scheduler, app_id, _ = self._find(app_handle)
         find = getattr(scheduler, "failed_replicas", None)
         return find(app_id, max_lines) if find is not None else ()
+
+    def explain(self, app_handle: AppHandle) -> "Explanation | None":
+        """Why the app waits, failed or was lost; ``None`` if the scheduler does not know it."""
+        scheduler, app_id, backend = self._find(app_handle)
+        with recorded_call("explain", backend, app_id):
+            found: Explanation | None = _method(scheduler, "explain", backend)(app_id)
+            return found
+
+    def overview(self, app_handle: AppHandle) -> "AppSnapshot | None":
+        """All that is known of the app and its replicas; ``None`` if the app is unknown."""
+        scheduler, app_id, backend = self._find(app_handle)
+        with recorded_call("overview", backend, app_id):
+            found: AppSnapshot | None = _method(scheduler, "overview", backend)(app_id)
+            return found
 
     def needs_watcher(self, app_handle: AppHandle) -> bool:
         """Whether a failure ends the app's other replicas only while ``wait`` watches."""
