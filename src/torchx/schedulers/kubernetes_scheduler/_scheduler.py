@@ -137,7 +137,7 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         self.push_images(job.images_to_push)
         home = (job.kubeconfig, job.context)
         submit(self._clusters.kube(home), self._by_digest(job))
-        self._clusters.homes[job.app_id] = home
+        self._clusters.settle(job.app_id, home)
         self._kinds[job.app_id] = KINDS[job.api]
         return job.app_id
 
@@ -269,7 +269,8 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         home, _, _ = self._clusters.place(snapshot.app_id)
         app = self._app(snapshot.app_id)
         remove(self._clusters.kube(home), app, self._kinds[snapshot.app_id])
-        self._forget(snapshot.app_id)
+        self._kinds.pop(snapshot.app_id, None)
+        self._clusters.removed(snapshot.app_id)
 
     def _app(self, app_id: str) -> "App":
         """The objects of the app, as they were looked at."""
