@@ -2,15 +2,17 @@
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import BackendUnavailable, InvalidInput
 from torchx.schedulers.api import (
     AppSnapshot,
+    ExecRequest,
     LogChunk,
     LogQuery,
     ReplicaKey,
+    ReplicaSnapshot,
     Scheduler,
     SchedulerFeatures,
 )
@@ -19,9 +21,13 @@ from torchx.specs.api import AppDef, AppDryRunInfo, AppState, CfgVal, RetryPolic
 from torchx.workspace.docker_workspace import DockerWorkspaceMixin
 
 from ._compat import read_overlay
+from ._names import container_name
 from ._options import Opts
 from ._request import Facts, KubernetesJob, build_request, render_request
 from ._states import build_snapshot, group_jobs, parse_app, row_state
+
+if TYPE_CHECKING:
+    from torchx.schedulers._kube.pods import PodPort
 
 _ROWS_WITH_PODS = 50
 """Of so many live apps a list looks at the pods; of more, the words of the Jobs do."""
@@ -51,6 +57,8 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         mounts=True,
         event_wait=True,
         attempts=True,
+        execute=True,
+        port_forward=True,
     )
 
     def __init__(self, session_name: str, client: Any = None, docker_client: Any = None) -> None:
@@ -245,6 +253,23 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
             of_jobs, of_pods = selections(namespace, name)
             start = {of_jobs: looked.jobs, of_pods: looked.pods}
         return read_logs(self._kube(home), f"{namespace}:{name}", replicas, query, start)
+
+    # -- inside a replica -------------------------------------------------------------------
+
+    def execute(self, snapshot: AppSnapshot, replica: ReplicaSnapshot, request: ExecRequest) -> int:
+        """Runs a command in the container of the replica."""
+        from torchx.schedulers._kube.pods import execute
+
+        home, namespace, _ = self._place(snapshot.app_id)
+        container = container_name(replica.role)
+        return execute(self._kube(home), namespace, replica.native_id, container, request)
+
+    def open_port(self, snapshot: AppSnapshot, replica: ReplicaSnapshot, port: int) -> "PodPort":
+        """A connection to a port of the pod, through the API server."""
+        from torchx.schedulers._kube.pods import PodPort
+
+        home, namespace, _ = self._place(snapshot.app_id)
+        return PodPort(self._kube(home), namespace, replica.native_id, port)
 
     # -- ending -----------------------------------------------------------------------------
 
