@@ -11,7 +11,7 @@ from torchx._filesystem import filesystem
 from torchx._home import home_dir
 from torchx._projects import walk as _walk
 from torchx._projects.entry import Entry, size_text
-from torchx._projects.ignore import literal_pattern
+from torchx._projects.ignore import Rules, literal_pattern
 from torchx._projects.messages import unreadable
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import InvalidInput, WorkspaceNotFound
@@ -94,8 +94,6 @@ def scan_all(root: str, leave_out: Callable[[str], bool]) -> list[Entry]:
         UnreadableWorkspace: if a folder cannot be read.
         InvalidInput: for a socket or device.
     """
-    from torchx._projects.ignore import Rules
-
     entries, _ = _local_project(root, "", Rules((), skip_default=False), leave_out, sys.maxsize)
     return sorted(entries, key=_path_of)
 

@@ -3,6 +3,7 @@
 import argparse
 
 from torchx._words import did_you_mean
+from torchx.cli import _output
 from torchx.cli.argparse_util import ArgOnceAction
 from torchx.schedulers import get_default_scheduler_name, get_scheduler_factories
 from torchx.specs import CfgVal, runopts
@@ -52,8 +53,6 @@ def parse_cfg(scheduler: str, opts: runopts, text: str) -> dict[str, CfgVal]:
     try:
         return opts.cfg_from_str(text)
     except ValueError as err:
-        from torchx.cli import _output
-
         _output.fail(
             f"cannot read `-cfg {text}`: {err}",
             kind=type(err).__name__,
@@ -66,8 +65,6 @@ def check_scheduler(scheduler: str) -> None:
     names = list(get_scheduler_factories())
     if scheduler in names:
         return
-    from torchx.cli import _output
-
     origin = getattr(scheduler, "origin", "the configuration")
     _output.fail(
         f"unknown scheduler `{scheduler}` in {origin}; choose from {', '.join(names)}."

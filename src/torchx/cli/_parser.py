@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from torchx._words import did_you_mean
 from torchx.cli import _output, argparse_util
 from torchx.util._terminal import help_width
+from torchx.version import __version__
 
 if TYPE_CHECKING:
     from typing import Any, NoReturn
@@ -118,8 +119,6 @@ class RootParser(Parser):
 
 def create_root(subcmds: "Mapping[str, SubCommand]") -> argparse.ArgumentParser:
     """The root parser with one sub-parser per command, in the order of the mapping."""
-    from torchx.version import __version__
-
     parser = RootParser(subcmds)
     add = parser.add_argument
     add("--log_level", metavar="LEVEL", default=_default_log_level())

@@ -9,6 +9,7 @@ from torchx._startup.dataclass import field, fields, light_dataclass
 from torchx._words import did_you_mean
 from torchx.errors import InvalidInput
 from torchx.specs import CfgVal
+from torchx.util.types import decode_optional
 
 if TYPE_CHECKING:
     import inspect
@@ -188,8 +189,6 @@ def _is_number(text: str) -> bool:
 
 def _fits(value: object, parameter: "inspect.Parameter") -> bool:
     """Whether the JSON value may be given for the parameter as it is."""
-    from torchx.util.types import decode_optional
-
     annotation = parameter.annotation
     if parameter.kind is parameter.VAR_POSITIONAL:
         return isinstance(value, list) and all(_is_a(item, annotation) for item in value)

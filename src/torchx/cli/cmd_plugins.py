@@ -5,6 +5,7 @@ from typing import Any
 
 from torchx.cli import _arguments, _output
 from torchx.cli.cmd_base import SubCommand
+from torchx.util import entrypoints
 
 EPILOG = """\
 examples:
@@ -79,8 +80,6 @@ def _error(kind: str | None, item: dict[str, Any]) -> dict[str, Any]:
 
 
 def _entry_points(kind: str, group: str, errors: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    from torchx.util import entrypoints
-
     found = []
     for name, loader in entrypoints.load_group(group).items():
         item = {

@@ -38,6 +38,7 @@ from torchx.specs import (
     InvalidRunConfigException,
     Workspace,
 )
+from torchx.specs.finder import get_component
 
 if TYPE_CHECKING:
     from threading import Thread
@@ -249,8 +250,6 @@ class CmdRun(SubCommand):
             **opts.cfg_from_json_repr(json.dumps(run_args.scheduler_args)),
         }
         if run_args.component_args and not run_args.component_args_str:
-            from torchx.specs.finder import get_component
-
             with _component_errors(run_args):
                 component = get_component(run_args.component_name)
             check_component_args(component.fn, run_args.component_name, run_args.component_args)

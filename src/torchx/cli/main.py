@@ -7,6 +7,8 @@ Exit codes: 0 fine, 1 torchx or the app failed, 2 usage, 130 Ctrl-C, 143 termina
 import os
 import sys
 
+from torchx.version import __version__
+
 TYPE_CHECKING = False  # see `torchx/_startup/__init__.py`
 if TYPE_CHECKING:
     import argparse
@@ -178,8 +180,6 @@ def main(argv: list[str] | None = None) -> None:
             _completion.complete(get_sub_cmds())
         argv = sys.argv[1:]
     if list(argv) == ["--version"]:
-        from torchx.version import __version__
-
         sys.stdout.write(f"torchx-{__version__}\n")
         raise SystemExit(0)
     subcmds = get_sub_cmds()

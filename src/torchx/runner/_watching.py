@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import BackendUnavailable, ProgramNotFound
+from torchx.schedulers.api import describe_failure
 
 if TYPE_CHECKING:
     from torchx.schedulers.api import Scheduler
@@ -91,6 +92,4 @@ class FailureWatch:
         if failed is None:
             return
         self._end = None
-        from torchx.schedulers.api import describe_failure
-
         logger.error("%s; ending the other replicas", describe_failure(failed))

@@ -31,6 +31,7 @@ from torchx.specs.api import (
     make_app_handle,
     parse_app_handle,
 )
+from torchx.specs.builders import materialize_appdef
 from torchx.util.session import get_session_id_or_create_new
 from torchx.util.types import none_throws
 from torchx.workspace.api import WorkspaceMixin
@@ -139,7 +140,6 @@ class Runner(LogVerbs, EndingVerbs, InsideVerbs):
         parent_run_id: str | None = None,
     ) -> "AppDryRunInfo[Any]":
         """What ``run_component`` would submit."""
-        from torchx.specs.builders import materialize_appdef
         from torchx.specs.finder import get_component
 
         if isinstance(component_args, dict):

@@ -14,8 +14,10 @@ from torchx.errors import ConfigFileError as ConfigFileError
 from torchx.errors import ConfigFileNotFound as ConfigFileNotFound
 from torchx.errors import InvalidInput
 from torchx.schedulers import SchedulerFactory, get_scheduler_factories
+from torchx.schedulers.api import Scheduler
 from torchx.settings import ENV_TORCHXCONFIG
 from torchx.specs.api import CfgVal, InvalidRunConfigException, get_type_name, runopt, runopts
+from torchx.util import entrypoints
 
 if TYPE_CHECKING:
     from configparser import RawConfigParser
@@ -260,8 +262,6 @@ def _scheduler_opts(scheduler: str) -> runopts:
 
 
 def _all_factories() -> dict[str, SchedulerFactory]:
-    from torchx.util import entrypoints
-
     factories = dict(get_scheduler_factories())
     for name, factory in entrypoints.load_group("torchx.schedulers.orchestrator").items():
         factories.setdefault(name, factory)
@@ -276,8 +276,6 @@ def _check_registered(name: str, factories: dict[str, SchedulerFactory]) -> None
 
 
 def _make_opts(name: str, factory: SchedulerFactory) -> runopts:
-    from torchx.schedulers.api import Scheduler
-
     scheduler = factory(session_name="_")
     assert isinstance(scheduler, Scheduler), f"the factory of `{name}` made a {type(scheduler)}"
     return scheduler.run_opts()

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
+from torchx.errors import InvalidInput
 from torchx.errors import SchedulerNotInstalled as SchedulerNotInstalled
 
 if TYPE_CHECKING:
@@ -54,8 +55,6 @@ def get_default_scheduler_name() -> str:
     """Name of the first of ``get_scheduler_factories()``."""
     for name in get_scheduler_factories():
         return name
-    from torchx.errors import InvalidInput
-
     msg = "no scheduler is registered, name one explicitly or install a scheduler plugin"
     raise InvalidInput(msg)
 

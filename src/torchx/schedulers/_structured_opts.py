@@ -223,7 +223,8 @@ def _options_of(cls: type[StructuredOpts]) -> list[_Option]:
 
 
 def _text(cls: type[StructuredOpts], name: str) -> str:
-    return _texts(cls).get(name) or name
+    """The help of one option, of however many lines, as one; its name where there is none."""
+    return " ".join(_texts(cls).get(name, name).split()) or name
 
 
 def _texts(cls: type[StructuredOpts]) -> dict[str, str]:

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from typing import Any
 
 from torchx._startup.dataclass import light_dataclass
-from torchx.specs._app import Role
+from torchx.specs._app import Role, copy_role
 
 
 class macros:
@@ -40,8 +40,6 @@ class macros:
 
         def apply(self, role: Role) -> Role:
             """A copy of the role with the placeholders filled in; the role is left as it is."""
-            from torchx.specs._app import copy_role
-
             values = self.to_dict()
             copied = copy_role(role, own=("args", "env", "metadata"))
             fields = vars(copied)

@@ -8,6 +8,7 @@ from torchx._startup.dataclass import light_dataclass
 from torchx._startup.lazy_logger import get_logger
 from torchx._words import FALSE_WORDS, TRUE_WORDS, did_you_mean, parse_bool
 from torchx.errors import InvalidInput, InvalidRunConfigException
+from torchx.util.types import to_dict
 
 logger = get_logger("torchx.specs.api")
 
@@ -254,8 +255,6 @@ class runopts:
         """
         if not cfg_str:
             return {}
-        from torchx.util.types import to_dict
-
         pairs = to_dict(cfg_str)
         known = {}
         for key, value in pairs.items():

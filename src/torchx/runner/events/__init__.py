@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from torchx._startup.lazy_logger import get_logger
+from torchx._startup.plugin_lookup import any_plugins
 from torchx.runner.events.api import SourceType, TorchxEvent
 from torchx.runner.events.handlers import get_logging_handler
 from torchx.util.session import get_session_id_or_create_new
@@ -107,8 +108,6 @@ def _surely_unread(destination: str) -> bool:
     """Whether nobody can be listening, as nobody has imported ``logging`` or installed a plugin."""
     if destination != "null" or "logging" in sys.modules:
         return False
-    from torchx._startup.plugin_lookup import any_plugins
-
     return get_logging_handler is _get_logging_handler and not any_plugins("EVENT_HANDLER")
 
 

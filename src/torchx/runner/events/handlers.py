@@ -2,6 +2,9 @@
 
 from typing import TYPE_CHECKING
 
+from torchx._startup.plugin_lookup import any_plugins
+from torchx.util.entrypoints import check_loads
+
 if TYPE_CHECKING:
     import logging
     from collections.abc import Callable
@@ -23,12 +26,9 @@ def get_logging_handler(destination: str = "null") -> "logging.Handler":
 
 
 def _plugin(destination: str) -> "Callable[[], logging.Handler] | None":
-    from torchx._startup.plugin_lookup import any_plugins
-
     if not any_plugins("EVENT_HANDLER"):
         return None
     from torchx.plugins import PluginType, find
-    from torchx.util.entrypoints import check_loads
 
     make = find(PluginType.EVENT_HANDLER).get(destination)
     if make is not None:

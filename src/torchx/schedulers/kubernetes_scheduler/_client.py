@@ -15,7 +15,7 @@ from torchx.schedulers._kube.errors import AlreadyExists, ApiError, Forbidden, N
 from torchx.schedulers.api import AppState
 from torchx.schedulers.ids import random_id
 
-from ._reasons import explanation, waiting_reason
+from ._reasons import explanation, parse_ns, waiting_reason
 from ._request import (
     ANNOTATION_ENDED,
     LABEL_ORGANIZATION,
@@ -214,8 +214,6 @@ def _queue_says(kube: KubeClient, namespace: str, job: Any) -> str:
 
 
 def _age_s(obj: Any) -> float:
-    from ._reasons import parse_ns
-
     made_ns = parse_ns(obj["metadata"].get("creationTimestamp"))
     return 0.0 if made_ns is None else time.time() - made_ns / 1e9
 

@@ -4,6 +4,7 @@ from typing import Any
 
 from torchx.specs.api import Role
 from torchx.specs.overlays import get_overlay
+from torchx.version import __version__
 
 from ._names import label_value
 from ._options import Opts
@@ -38,8 +39,6 @@ def read_overlay(role: Role) -> dict[str, Any]:
 
 def pod_labels(app: Any, role_idx: int, role: Role, replica_id: int, app_id: str) -> dict[str, str]:
     """Labels of one replica, as the published package writes them."""
-    from torchx.version import __version__
-
     return {
         LABEL_VERSION: label_value(__version__),
         LABEL_APP_NAME: label_value(app.name),

@@ -3,7 +3,12 @@
 from torchx.schedulers.ids import make_unique
 
 from ._compat import PopenProtocol, SignalException, _LocalAppDef
-from ._images import CWDImageProvider, ImageProvider, LocalDirectoryImageProvider
+from ._images import (
+    CWDImageProvider,
+    ImageProvider,
+    LocalDirectoryImageProvider,
+    ReplicaParam,
+)
 from ._iterator import LogIterator
 from ._options import LocalOpts, Opts
 from ._request import (
@@ -13,7 +18,6 @@ from ._request import (
     STDERR_LOG,
     STDOUT_LOG,
     PopenRequest,
-    ReplicaParam,
 )
 from ._request import join_path as _join_PATH
 from ._scheduler import AppId, LocalScheduler, create_scheduler

@@ -11,7 +11,8 @@ from typing import IO, TYPE_CHECKING, Any, Protocol
 from torchx.errors import UnsupportedRequest
 from torchx.specs.api import AppDryRunInfo, AppState, is_terminal
 
-from ._request import PopenRequest, ReplicaParam, join_path
+from ._images import ReplicaParam
+from ._request import PopenRequest, join_path
 
 if TYPE_CHECKING:
     import signal

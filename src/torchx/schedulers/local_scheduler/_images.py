@@ -4,10 +4,23 @@ import abc
 import os
 from collections.abc import Mapping
 
+from torchx._startup.dataclass import light_dataclass
 from torchx.errors import InvalidInput
 from torchx.specs.api import Role
 
-from ._request import ReplicaParam
+
+@light_dataclass
+class ReplicaParam:
+    """One process to run."""
+
+    args: list[str]
+    env: dict[str, str]
+    stdout: str | None = None
+    """Path of a log file; ``None`` if there is none."""
+    stderr: str | None = None
+    combined: str | None = None
+    cwd: str | None = None
+    """Working directory; ``None`` for the launcher's."""
 
 
 class ImageProvider(abc.ABC):

@@ -4,7 +4,8 @@ from typing import Any
 
 from torchx.specs.api import AppDef
 
-from ._request import COMBINED_LOG, STDERR_LOG, STDOUT_LOG, PopenRequest, ReplicaParam
+from ._images import ReplicaParam
+from ._request import COMBINED_LOG, STDERR_LOG, STDOUT_LOG, PopenRequest
 from ._supervise.format import attempt_dir
 
 ERROR_FILE_ENV = "TORCHELASTIC_ERROR_FILE"

@@ -1,7 +1,7 @@
 """Builds the native request: what to run, where and with which environment, replica by replica."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torchx._startup.dataclass import light_dataclass
 from torchx.errors import InvalidInput
@@ -9,8 +9,7 @@ from torchx.settings import ENV_TORCHX_RANK0_HOST
 from torchx.specs._macros import MacroPlan
 from torchx.specs.api import AppDef, Role, macros
 
-if TYPE_CHECKING:
-    from ._images import ImageProvider
+from ._images import ImageProvider, ReplicaParam
 
 STDOUT_LOG = "stdout.log"
 STDERR_LOG = "stderr.log"
@@ -20,20 +19,6 @@ ENV_CUDA_VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
 RANK0_ENV = ENV_TORCHX_RANK0_HOST
 NAME_BYTES_MAX = 200
 """Bound on names that become file names, which may have 255 bytes with what is added to them."""
-
-
-@light_dataclass
-class ReplicaParam:
-    """One process to run."""
-
-    args: list[str]
-    env: dict[str, str]
-    stdout: str | None = None
-    """Path of a log file; ``None`` if there is none."""
-    stderr: str | None = None
-    combined: str | None = None
-    cwd: str | None = None
-    """Working directory; ``None`` for the launcher's."""
 
 
 @light_dataclass
@@ -150,8 +135,6 @@ def _role_params(
 
 
 def _is_simple(provider: "ImageProvider") -> bool:
-    from ._images import ImageProvider
-
     return type(provider).get_replica_param is ImageProvider.get_replica_param
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
 from torchx.errors import InvalidInput, UnknownApp
+from torchx.schedulers._core.snapshot import select_replicas
 from torchx.schedulers.api import (
     AppSnapshot,
     ExecRequest,
@@ -340,8 +341,6 @@ class LocalScheduler(Scheduler[Opts]):
             UnknownApp: if there is no record of the app.
             LogsNotFound: if it has no such role or replica.
         """
-        from torchx.schedulers._core.snapshot import select_replicas
-
         from ._logs import verify
 
         snapshot = self.snapshot(app_id)

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from torchx._files import take_lock, try_lock, write_all
 from torchx._home import home_dir
 from torchx.errors import JobStartError
+from torchx.schedulers._core.exits import one_line_json
 
 from ._record import JobRecord
 from ._states import JobView, failed_keys, parse_journal
@@ -161,8 +162,6 @@ class Store:
 
     def errors(self, record: JobRecord, view: JobView) -> "dict[tuple[int, int], str]":
         """What the error files of the replicas that failed hold, by role index and replica."""
-        from torchx.schedulers._core.exits import one_line_json
-
         found = {}
         for key in failed_keys(view):
             path = record.error_file(*key, view.replicas[key].attempt)

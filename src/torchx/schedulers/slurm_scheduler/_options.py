@@ -84,7 +84,8 @@ class SlurmOpts(StructuredOpts):
     """Further arguments of sbatch for each role, as `--name=value --flag`; they win over others."""
 
     role_args: str | None = None
-    """The same for single roles: `role: --name=value --flag; other: ...`; they win over all."""
+    """The same for single roles, which win over all others; written as
+    `role: --name=value --flag; other: ...`."""
 
     srun_args: str | None = None
     """Further arguments of srun for each role, as `--name=value --flag`; they win over others."""

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from torchx._projects.entry import Entry, open_entry
-from torchx._projects.messages import LEAVE_OUT
+from torchx._projects.messages import LEAVE_OUT, unreadable
 from torchx.errors import InvalidInput
 from torchx.workspace._registry._base_tree import Node
 from torchx.workspace._registry._blobs import FileBlob
@@ -329,8 +329,6 @@ def _content(entry: Entry) -> Iterator[bytes]:
             try:
                 block = file.read(min(left, _BLOCK))
             except OSError as err:
-                from torchx._projects.messages import unreadable
-
                 raise unreadable(entry.source, err) from err
             if not block:
                 break
