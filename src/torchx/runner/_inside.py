@@ -6,12 +6,19 @@ from typing import TYPE_CHECKING, Any
 from torchx.errors import UnsupportedRequest
 from torchx.runner._calls import recorded_call
 from torchx.runner._session import Session
-from torchx.schedulers.api import ExecRequest, ReplicaSnapshot, one_look
+from torchx.schedulers._core.executing import (
+    ExecRequest,
+    cannot_execute,
+    cannot_forward,
+    check_command,
+    running_replica,
+)
+from torchx.schedulers.api import ReplicaSnapshot, Scheduler, one_look
 from torchx.specs.api import AppHandle, UnknownAppException
 
 if TYPE_CHECKING:
     from torchx.schedulers._core.ports import ForwardedPort
-    from torchx.schedulers.api import AppSnapshot, ReplicaKey, Scheduler
+    from torchx.schedulers.api import AppSnapshot, ReplicaKey
 
 
 class InsideVerbs(Session):
@@ -44,7 +51,6 @@ class InsideVerbs(Session):
             UnsupportedRequest: if it cannot run commands in replicas.
             InvalidInput: if there is no such replica, or it does not run.
         """
-        from torchx.schedulers._core.executing import cannot_execute, check_command
 
         request = ExecRequest(check_command(command), tty, stdin, stdout, stderr)
         scheduler, app_id, backend = self._find(app_handle)
@@ -76,7 +82,6 @@ class InsideVerbs(Session):
             UnsupportedRequest: if it cannot forward ports.
             InvalidInput: if there is no such replica, it does not run, or the port is taken.
         """
-        from torchx.schedulers._core.executing import cannot_forward
         from torchx.schedulers._core.ports import ForwardedPort
 
         scheduler, app_id, backend = self._find(app_handle)
@@ -95,8 +100,6 @@ class InsideVerbs(Session):
     def _running(
         self, app_handle: AppHandle, replica: "ReplicaKey | None"
     ) -> "tuple[AppSnapshot, ReplicaSnapshot]":
-        from torchx.schedulers._core.executing import running_replica
-
         scheduler, app_id, backend = self._find(app_handle)
         snapshot = look(scheduler, app_id, backend)
         if snapshot is None:
@@ -106,8 +109,6 @@ class InsideVerbs(Session):
 
 def look(scheduler: "Scheduler[Any]", app_id: str, backend: str) -> "AppSnapshot | None":
     """The snapshot of an app, by a scheduler that has the hook for it."""
-    from torchx.schedulers.api import Scheduler
-
     snapshot = getattr(scheduler, "snapshot", None)
     if snapshot is None or getattr(type(scheduler), "look", None) is Scheduler.look:
         msg = f"scheduler `{backend}` does not tell enough of the replicas of its apps for this"

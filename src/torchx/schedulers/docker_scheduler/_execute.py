@@ -42,7 +42,7 @@ def execute(client: Any, container: str, request: ExecRequest) -> int:
     exec_id = str(made["Id"])
     try:
         with translate_errors(doing):
-            remote = _Exec(client, container, exec_id, request.tty, mark)
+            remote = _Exec(client, container, exec_id, request, mark)
     except DockerRefused as err:
         if "executable file not found" not in str(err) and "no such file" not in str(err):
             raise
@@ -68,17 +68,24 @@ def _exit_code(client: Any, exec_id: str) -> int:
 class _Exec:
     """The connection with one command; its start begins with the object."""
 
-    def __init__(self, client: Any, container: str, exec_id: str, tty: bool, mark: str) -> None:
+    def __init__(
+        self, client: Any, container: str, exec_id: str, request: ExecRequest, mark: str
+    ) -> None:
         self._api = client.api
         self._container = container
         self._id = exec_id
-        self._tty = tty
+        self._tty = request.tty
         self._mark = mark
         # not `exec_start`: its socket lacks what was read together with the headers
         self._response = self._api._post_json(
             self._api._url("/exec/{0}/start", exec_id),
             headers={"Connection": "Upgrade", "Upgrade": "tcp"},
-            data={"Tty": tty, "Detach": False},
+            data={
+                "Tty": request.tty,
+                "Detach": False,
+                # known since version 1.42 of the API; an older one is told by `resize`
+                **({"ConsoleSize": [*terminal_size(request)]} if request.tty else {}),
+            },
             stream=True,
         )
         raw = self._api._get_raw_response_socket(self._response)
