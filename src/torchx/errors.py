@@ -97,6 +97,14 @@ class UnknownAppException(TorchXError):
         )
 
 
+class UnresolvedApp(UnknownName):
+    """No app that was launched from here has an id like the one given."""
+
+
+class AmbiguousApp(InvalidInput):
+    """The beginning of an app id is that of several apps; the message lists them."""
+
+
 class UnknownSchedulerException(InvalidInput):
     """No scheduler has that name."""
 

@@ -44,6 +44,7 @@ LISTED = [
     Waits("torchx.cli.cmd_run", "torchx.util.log_tee_helpers", "for `--tee_logs` alone"),
     Waits("torchx.cli.cmd_log", "torchx.cli._log_replicas", "for `--by-replica` alone"),
     Waits("torchx.cli._completion", "torchx.*", COMPLETION),
+    Waits("torchx.cli._handles", "torchx.schedulers.local_*", "a whole handle needs no records"),
     Waits("torchx.cli.cmd_run", "torchx.cli._errors", FAILURE),
     Waits("torchx.cli._errors", "torchx.errors", FAILURE),
     Waits("torchx._startup.plugin_lookup", "torchx._startup.foreign_code", PLUGINS),

@@ -28,7 +28,7 @@ _HINTS = {
 }
 
 # the command line, or its defaults in a config file, are wrong as written
-_USAGE = ("BadDefault", "MalformedAppHandleException")
+_USAGE = ("AmbiguousApp", "BadDefault", "MalformedAppHandleException", "UnresolvedApp")
 
 
 class Interrupted(KeyboardInterrupt):

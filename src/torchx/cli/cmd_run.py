@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from torchx._startup import local_supervisor
-from torchx.cli import _arguments, _output, _secrets
+from torchx.cli import _arguments, _output, _parser, _secrets
 from torchx.cli._run_args import (
     MISSING_COMPONENT_ERROR_MSG,
     TorchXRunArgs,
@@ -75,7 +75,7 @@ examples:
 _LAST_LINES_S = 2
 
 # flags that go together with --stdin
-_BESIDE_STDIN = ("stdin", "dryrun", "json", "show_secrets", "help")
+_BESIDE_STDIN = ("stdin", "dryrun", "json", "show_secrets", "log_level", "help")
 
 
 def _parse_component_name_and_args(
@@ -165,6 +165,7 @@ class CmdRun(SubCommand):
         flag("--tee_logs", "print the logs with the helper of torchx.util.log_tee_helpers")
         flag("--stdin", "read the run as a JSON object from stdin instead of from arguments")
         _secrets.add_show_secrets(subparser)
+        _parser.add_quiet(subparser)
 
     def run(self, args: argparse.Namespace) -> None:
         os.environ.setdefault(TORCHX_CONTEXT_NAME, "cli_run")

@@ -23,6 +23,8 @@ def parse_list_arg(arg: str) -> list[str] | None:
 class CmdStatus(AppHandleSubCommand):
     """Prints the state of an app and of its replicas."""
 
+    last_app = True
+
     def add_arguments(self, subparser: argparse.ArgumentParser) -> None:
         subparser.description = "Show the state of an app and of its replicas."
         subparser.epilog = EPILOG

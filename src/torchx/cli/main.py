@@ -179,7 +179,7 @@ def main(argv: list[str] | None = None) -> None:
 
             _completion.complete(get_sub_cmds())
         argv = sys.argv[1:]
-    if list(argv) == ["--version"]:
+    if list(argv) in (["--version"], ["-V"]):
         sys.stdout.write(f"torchx-{__version__}\n")
         raise SystemExit(0)
     subcmds = get_sub_cmds()

@@ -1,5 +1,6 @@
 """Verbs of the runner that end apps."""
 
+from torchx._launches import note_deletion
 from torchx.runner._calls import recorded_call
 from torchx.runner._session import Session
 from torchx.schedulers.api import one_look
@@ -23,6 +24,7 @@ class EndingVerbs(Session):
         with recorded_call("delete", backend, app_id), one_look():
             if self.status(app_handle) is not None:
                 scheduler.delete(app_id)
+                note_deletion(app_handle)
 
     def stop(self, app_handle: AppHandle) -> None:
         """Deprecated name of ``cancel``."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, overload
 
+from torchx._launches import note_launch
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import BackendUnavailable
 from torchx.runner import _prepare
@@ -200,6 +201,7 @@ class Runner(LogVerbs, EndingVerbs, InsideVerbs):
             handle = make_app_handle(scheduler, self._name, app_id)
             if dryrun_info.app is not None:
                 self._apps[handle] = dryrun_info.app
+            note_launch(handle)
             _note_app(log, dryrun_info.app, handle)
         return handle
 

@@ -283,7 +283,7 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
 
 def test_usage_errors_are_json_where_json_is_asked_for(call: Callable[..., Any]) -> None:
     for argv in (
-        ["status", "--json"],
+        ["cancel", "--json"],
         ["log", "--json", "--streams", "x", "k://s/a"],
         ["run", "--json", "--nope", "utils.echo"],
         ["run", "--json"],

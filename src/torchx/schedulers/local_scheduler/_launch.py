@@ -15,9 +15,10 @@ from torchx.specs._serialize import app_to_json
 from torchx.specs.api import AppDef
 
 from . import _client
+from ._folders import own_logs_dir
 from ._options import Opts
 from ._request import PopenRequest, join_path, supervisor_roles
-from ._store import Store, own_logs_dir
+from ._store import Store
 from ._supervise import tree
 from ._supervise.format import FDS_PER_REPLICA, FDS_RESERVED, KEEP
 

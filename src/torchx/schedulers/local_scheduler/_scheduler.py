@@ -32,6 +32,7 @@ from ._compat import (
     planning,
     start_process,
 )
+from ._folders import own_logs_dir
 from ._images import CWDImageProvider, ImageProvider
 from ._options import Opts
 from ._request import (
@@ -140,8 +141,6 @@ class LocalScheduler(Scheduler[Opts]):
         return request
 
     def _get_app_log_dir(self, app_id: str, cfg: Mapping[str, CfgVal]) -> str:
-        from ._store import own_logs_dir
-
         base = cfg.get("log_dir")
         base = os.path.abspath(os.path.expanduser(str(base))) if base else own_logs_dir()
         return os.path.join(base, self.session_name, app_id)

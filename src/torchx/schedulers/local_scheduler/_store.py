@@ -19,10 +19,10 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from torchx._files import take_lock, try_lock, write_all
-from torchx._home import home_dir
 from torchx.errors import JobStartError
 from torchx.schedulers._core.exits import one_line_json
 
+from ._folders import local_home
 from ._record import JobRecord
 from ._states import JobView, failed_keys, parse_journal
 from ._supervise import journal
@@ -32,16 +32,6 @@ if TYPE_CHECKING:
 
 RESERVE_BYTES = 16_384
 DELETED = "-"
-
-
-def local_home() -> str:
-    """The folder of all records, which may not exist yet."""
-    return os.path.join(os.path.abspath(home_dir()), "local")
-
-
-def own_logs_dir() -> str:
-    """Where logs go when no ``log_dir`` is given; they are deleted with their job."""
-    return os.path.join(local_home(), "logs")
 
 
 class Store:
@@ -178,6 +168,13 @@ class Store:
         """Ids of the jobs that have not been seen to finish."""
         try:
             return os.listdir(os.path.join(self.home, "active"))
+        except FileNotFoundError:
+            return []
+
+    def ids(self) -> "list[str]":
+        """Ids of all jobs that are recorded, in no order."""
+        try:
+            return os.listdir(os.path.join(self.home, "jobs"))
         except FileNotFoundError:
             return []
 
