@@ -23,6 +23,7 @@ _COMMANDS = {
     "shell": "open a shell in a running replica",
     "status": "show the state of an app",
     "tracker": "look at what runs have tracked",
+    "why": "say why an app waits or failed, and what to do",
 }
 
 _BEFORE = f"""\

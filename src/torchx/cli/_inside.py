@@ -77,11 +77,15 @@ def run_inside(runner: Runner, args: argparse.Namespace, command: Sequence[str])
         parse_replica(args.replica),
         tty=tty,
         stdin=stdin,
-        stdout=sys.stdout.fileno(),
-        stderr=sys.stderr.fileno(),
+        stdout=_or(_descriptor(sys.stdout), 1),
+        stderr=_or(_descriptor(sys.stderr), 2),
     )
     if code:
         raise SystemExit(code)
+
+
+def _or(number: int | None, usual: int) -> int:
+    return usual if number is None else number
 
 
 def _descriptor(stream: object) -> int | None:

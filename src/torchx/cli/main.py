@@ -37,6 +37,7 @@ COMMANDS: dict[str, str] = {
     "shell": "torchx.cli.cmd_shell:CmdShell",
     "status": "torchx.cli.cmd_status:CmdStatus",
     "tracker": "torchx.cli.cmd_tracker:CmdTracker",
+    "why": "torchx.cli.cmd_why:CmdWhy",
 }
 
 

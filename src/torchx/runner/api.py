@@ -14,6 +14,7 @@ from torchx.runner._calls import UnreadCall, recorded, recorded_call
 from torchx.runner._ending import EndingVerbs
 from torchx.runner._inside import InsideVerbs
 from torchx.runner._logs import LogVerbs
+from torchx.runner._session import method_of
 from torchx.runner._trackers import get_configured_trackers
 from torchx.runner._trackers import get_tracker_factories as get_tracker_factories
 from torchx.schedulers import get_scheduler_factories
@@ -39,7 +40,9 @@ from torchx.workspace.api import WorkspaceMixin
 
 if TYPE_CHECKING:
     from torchx.runner.events import log_event
+    from torchx.schedulers._core.causes import Explanation
     from torchx.schedulers.api import (
+        AppSnapshot,
         FailedReplica,
         ListAppResponse,
     )
@@ -360,6 +363,20 @@ class Runner(LogVerbs, EndingVerbs, InsideVerbs):
         scheduler, app_id, _ = self._find(app_handle)
         find = getattr(scheduler, "failed_replicas", None)
         return find(app_id, max_lines) if find is not None else ()
+
+    def explain(self, app_handle: AppHandle) -> "Explanation | None":
+        """Why the app waits, failed or was lost; ``None`` if the scheduler does not know it."""
+        scheduler, app_id, backend = self._find(app_handle)
+        with recorded_call("explain", backend, app_id):
+            found: Explanation | None = method_of(scheduler, "explain", backend)(app_id)
+            return found
+
+    def overview(self, app_handle: AppHandle) -> "AppSnapshot | None":
+        """All that is known of the app and its replicas; ``None`` if the app is unknown."""
+        scheduler, app_id, backend = self._find(app_handle)
+        with recorded_call("overview", backend, app_id):
+            found: AppSnapshot | None = method_of(scheduler, "overview", backend)(app_id)
+            return found
 
     def needs_watcher(self, app_handle: AppHandle) -> bool:
         """Whether a failure ends the app's other replicas only while ``wait`` watches."""

@@ -59,8 +59,8 @@ def test_on_a_terminal_the_command_has_it(handle: str) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [
-        (["work/9", "--", "true"], 1, "has no replica `work/9`, it has: work/0, work/1"),
-        (["work/x", "--", "true"], 1, "`work/x` is no replica: write ROLE/K"),
+        (["work/9", "--", "true"], 2, "has no replica `work/9`, it has: work/0, work/1"),
+        (["work/x", "--", "true"], 2, "`work/x` is no replica: write ROLE/K"),
         (["--", "nosuchprogram"], 127, "nosuchprogram: command not found"),
         ([], 2, "give a command behind `--`"),
         (["--"], 2, "give a command behind `--`"),
@@ -81,7 +81,7 @@ def test_a_replica_that_has_ended_is_an_error(
     monkeypatch.chdir(component_file.parent)
     ended = torchx("run", "jobs.py:sh", "--cmd", "exit 3").out.strip()
     done = torchx("exec", ended, "--", "true")
-    assert done.code == 1
+    assert done.code == 2
     assert "replica `work/0`" in done.err
     assert "has ended, it is FAILED (exited with code 3)" in done.err
     assert torchx("exec", "local_cwd://torchx/nosuch-x1", "--", "true").code == 1

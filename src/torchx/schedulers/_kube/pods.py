@@ -94,6 +94,14 @@ class _Exec:
         self._socket = _open_exec(kube, self._place, command, stdin, request.tty)
 
     def receive(self) -> tuple[int, bytes] | None:
+        try:
+            return self._receive()
+        except AnswerLost:
+            if self.outcome:  # all has been said by then
+                return None
+            raise
+
+    def _receive(self) -> tuple[int, bytes] | None:
         while (message := self._socket.receive()) is not None:
             channel, data = message[0] if message else _CLOSE, message[1:]
             if channel in (_STDOUT, _STDERR) and data:

@@ -43,6 +43,8 @@ from ._request import (
 )
 
 if TYPE_CHECKING:
+    from torchx.schedulers.causes import Rule
+
     from ._record import JobRecord
     from ._store import Store
 
@@ -268,6 +270,12 @@ class LocalScheduler(Scheduler[Opts]):
 
         wait_for_change(_store(), app_id, timeout_s)
 
+    def cause_rules(self) -> "Sequence[Rule]":
+        """What the words of this backend mean."""
+        from ._causes import RULES
+
+        return RULES
+
     # -- ending -----------------------------------------------------------------------------
 
     def end(self, snapshot: AppSnapshot) -> None:
@@ -367,9 +375,11 @@ def _active(store: "Store") -> "Iterator[tuple[JobRecord, AppState]]":
 
     for app_id in store.active():
         record = store.read(app_id)
-        if record is not None:
-            state = AppState.UNKNOWN if record.damage else settled_view(store, record).state
-            yield record, state
+        if record is None:
+            store.clear_leftover(app_id)
+            continue
+        state = AppState.UNKNOWN if record.damage else settled_view(store, record).state
+        yield record, state
 
 
 def _as_opts(cfg: object) -> Opts:

@@ -54,6 +54,8 @@ class Conversation:
     def end(self) -> None:
         try:
             self._connection.sendall(self._frames.send(events.CloseConnection(1000)))
+            while self._connection.recv(65536):  # what is left unread would reset the connection
+                pass
         except (OSError, LocalProtocolError):  # the client went first
             pass
 
