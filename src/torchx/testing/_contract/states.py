@@ -46,7 +46,7 @@ Failures:
   time      : 2030-01-01_00:00:01
   rank      : 2 (local_rank: 0)
   exitcode  : 1 (pid: 8)
-  traceback : To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html
+  traceback : To enable traceback see: its documentation
 ------------------------------------------------------------
 Root Cause (first observed failure):
 [0]:
@@ -55,7 +55,7 @@ Root Cause (first observed failure):
   rank      : 3 (local_rank: 1)
   exitcode  : 1 (pid: 9)
   error_file: <N/A>
-  traceback : To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html
+  traceback : To enable traceback see: its documentation
 ============================================================''')
 """
 NOTICES_THE_END_OF_ANOTHER = """
