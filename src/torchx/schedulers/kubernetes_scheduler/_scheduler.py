@@ -13,9 +13,11 @@ from torchx.schedulers._kube.apps.labels import label_value
 from torchx.schedulers._kube.apps.snapshots import build_snapshot
 from torchx.schedulers.api import (
     AppSnapshot,
+    ExecRequest,
     LogChunk,
     LogQuery,
     ReplicaKey,
+    ReplicaSnapshot,
     Scheduler,
     SchedulerFeatures,
 )
@@ -25,6 +27,7 @@ from torchx.workspace.docker_workspace import DockerWorkspaceMixin
 
 from ._compat import read_overlay
 from ._kinds import JOB_FEATURES, KINDS, ObjectKind, has_kueue, kind_for_queue
+from ._names import container_name
 from ._options import Opts
 from ._plan import Facts
 from ._request import KubernetesJob, build_request, render_request
@@ -32,6 +35,7 @@ from ._states import ends_itself, is_over
 
 if TYPE_CHECKING:
     from torchx.schedulers._kube.apps.app import App
+    from torchx.schedulers._kube.pods import PodPort
     from torchx.schedulers.causes import Rule
 
 _VALIDATION_S = 10.0
@@ -242,6 +246,23 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         from ._causes import RULES
 
         return RULES
+
+    # -- inside a replica -------------------------------------------------------------------
+
+    def execute(self, snapshot: AppSnapshot, replica: ReplicaSnapshot, request: ExecRequest) -> int:
+        """Runs a command in the container of the replica."""
+        from torchx.schedulers._kube.pods import execute
+
+        home, namespace, _ = self._clusters.place(snapshot.app_id)
+        container = container_name(replica.role)
+        return execute(self._clusters.kube(home), namespace, replica.native_id, container, request)
+
+    def open_port(self, snapshot: AppSnapshot, replica: ReplicaSnapshot, port: int) -> "PodPort":
+        """A connection to a port of the pod, through the API server."""
+        from torchx.schedulers._kube.pods import PodPort
+
+        home, namespace, _ = self._clusters.place(snapshot.app_id)
+        return PodPort(self._clusters.kube(home), namespace, replica.native_id, port)
 
     # -- ending -----------------------------------------------------------------------------
 
