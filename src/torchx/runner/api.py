@@ -306,7 +306,8 @@ class Runner(LogVerbs, EndingVerbs, InsideVerbs):
             BackendUnavailable: if the scheduler cannot be reached for ``AWAY_S`` seconds.
         """
         scheduler, app_id, backend = self._find(app_handle)
-        from torchx.runner._watching import FailureWatch, Outage, Pauses
+        from torchx._outages import Outage
+        from torchx.runner._watching import FailureWatch, Pauses
 
         with recorded_call("wait", backend, app_id):
             pauses = Pauses(scheduler, app_id, wait_interval)
@@ -315,7 +316,7 @@ class Runner(LogVerbs, EndingVerbs, InsideVerbs):
             last = ""
             while True:
                 try:
-                    with one_look():
+                    with one_look(fresh=True):
                         status = self.status(app_handle)
                         failure.look()
                 except BackendUnavailable as err:
