@@ -62,7 +62,7 @@ LISTED = [
     Waits("torchx.schedulers._core.snapshot", "torchx.schedulers._core.tracebacks", FAILURE),
     Waits("torchx.util.entrypoints", "torchx.*", PLUGINS),
     Waits("torchx.util.io", "torchx.util.entrypoints", PLUGINS),
-    Waits("torchx.version", "torchx.util.entrypoints", PLUGINS),
+    Waits("torchx.version", "torchx.*", "the version alone is asked for most"),
     Waits("torchx.schedulers.api", "torchx.schedulers._core.verbs", CLIENT),
     Waits("torchx.schedulers.api", "torchx.schedulers._core.explaining", FAILURE),
     Waits("torchx.schedulers.*_scheduler._scheduler", "torchx.schedulers.*_scheduler._*", CLIENT),
