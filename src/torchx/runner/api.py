@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from torchx.runner.events import log_event
     from torchx.schedulers._core.causes import Explanation
+    from torchx.schedulers._core.checkups import Checkup
     from torchx.schedulers.api import (
         AppSnapshot,
         FailedReplica,
@@ -597,6 +598,11 @@ class Runner:
     def scheduler_backends(self) -> "list[str]":
         """Names of the registered schedulers."""
         return [*self._scheduler_factories]
+
+    def checkups(self, scheduler: str) -> "Sequence[Checkup]":
+        """What ``torchx doctor`` checks of a scheduler."""
+        found = getattr(self._scheduler(scheduler), "checkups", None)  # older ones may lack it
+        return found() if found is not None else ()
 
     def scheduler_run_opts(self, scheduler: str) -> runopts:
         """Options of a scheduler."""

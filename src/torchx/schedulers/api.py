@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from torchx.schedulers._core.causes import Explanation, Rule
+    from torchx.schedulers._core.checkups import Checkup
     from torchx.schedulers._core.verbs import LogReader
 
 __all__ = [
@@ -268,6 +269,10 @@ class Scheduler(abc.ABC, Generic[T]):
 
     def cause_rules(self) -> "Sequence[Rule]":
         """Hook: what this backend's words for waits and failures mean, the most exact first."""
+        return ()
+
+    def checkups(self) -> "Sequence[Checkup]":
+        """Hook: what ``torchx doctor`` checks; each check runs on its own and may take seconds."""
         return ()
 
     def explain(self, app_id: str) -> "Explanation | None":

@@ -25,6 +25,7 @@ from ._states import build_snapshot, group_jobs, parse_app, row_state
 
 if TYPE_CHECKING:
     from torchx.schedulers.causes import Rule
+    from torchx.schedulers.checkups import Checkup
 
 _ROWS_WITH_PODS = 50
 """Of so many live apps a list looks at the pods; of more, the words of the Jobs do."""
@@ -248,6 +249,12 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
             of_jobs, of_pods = selections(namespace, name)
             start = {of_jobs: looked.jobs, of_pods: looked.pods}
         return read_logs(self._kube(home), f"{namespace}:{name}", replicas, query, start)
+
+    def checkups(self) -> "Sequence[Checkup]":
+        """What jobs here need."""
+        from ._checkups import checkups
+
+        return checkups()
 
     def cause_rules(self) -> "Sequence[Rule]":
         """What the words of this backend mean."""
