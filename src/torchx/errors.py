@@ -157,6 +157,10 @@ class PluginNotLoaded(TorchXError, ModuleNotFoundError):
     """An installed plugin cannot be imported; the message names its entry point and package."""
 
 
+class UnwritableOutput(TorchXError, OSError):
+    """Standard output cannot be written, as on a full disk."""
+
+
 # The backend. ----------------------------------------------------------------------------------
 
 

@@ -127,8 +127,28 @@ def out(text: str, end: str = "\n") -> None:
     stdout = sys.stdout
     if stdout is None:
         return
-    stdout.write(text + end)
-    stdout.flush()
+    write(stdout, text + end)
+
+
+def write(stream: "TextIO", text: str) -> None:
+    """Writes to the stream at once.
+
+    Raises:
+        BrokenPipeError: if nobody reads it any more.
+        UnwritableOutput: if it cannot be written, as on a full disk.
+    """
+    try:
+        stream.write(text)
+        stream.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as err:
+        if stream is sys.stdout:
+            close_stdout()  # or the interpreter would fail on what is left, once more
+        from torchx.errors import UnwritableOutput
+
+        msg = f"the output cannot be written: {err.strerror or err}"
+        raise UnwritableOutput(msg) from None
 
 
 def out_json(value: object) -> None:

@@ -118,6 +118,13 @@ class RootParser(Parser):
         super().__init__(prog="torchx", usage=_help.USAGE)
         self._subcmds = subcmds
 
+    def _suggestion(self, message: str) -> str:
+        """An option of a command, in front of it, is not one of ours that is spelt wrong."""
+        head, _, rest = message.partition(":")
+        if head == "unrecognized arguments" and not rest.strip().startswith(("--l", "--c", "--v")):
+            return " Options of a command stand behind its name."
+        return super()._suggestion(message)
+
     def format_help(self) -> str:
         from torchx.cli import _help
 

@@ -131,9 +131,8 @@ def _resolved(identifier: str | None) -> str:
 def validate(job_identifier: str) -> None:
     """Ends the process when the text is not of the form `ID_FORMAT`."""
     if parse_identifier(job_identifier) is None:
-        _output.fail(
-            f"`{job_identifier}` is not of the form {ID_FORMAT}", kind="MalformedLogIdentifier"
-        )
+        msg = f"`{job_identifier}` is not of the form {ID_FORMAT}"
+        _output.fail(msg, kind="MalformedLogIdentifier", code=2)
 
 
 def get_logs(

@@ -104,6 +104,13 @@ def test_an_unknown_flag_is_usage_and_a_similar_one_is_named(call: Callable[...,
     assert "Did you mean `--scheduler`?" in result.err
 
 
+def test_an_option_of_a_command_in_front_of_it_is_explained(call: Callable[..., Any]) -> None:
+    result = call("--json", "list")
+    assert result.code == 2
+    assert "Options of a command stand behind its name" in result.err
+    assert "Did you mean" not in result.err
+
+
 def test_log_level_after_the_command_is_not_accepted(call: Callable[..., Any]) -> None:
     result = call("builtins", "--log_level", "ERROR")
     assert result.code == 2

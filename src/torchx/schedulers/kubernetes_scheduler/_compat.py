@@ -2,13 +2,7 @@
 
 from typing import Any
 
-from torchx.specs.api import Role
-from torchx.specs.overlays import get_overlay
-from torchx.version import __version__
-
-from ._names import label_value
-from ._options import Opts
-from ._request import (
+from torchx.schedulers._kube.apps.labels import (
     LABEL_APP_NAME,
     LABEL_KUBE_APP_NAME,
     LABEL_ORGANIZATION,
@@ -18,7 +12,13 @@ from ._request import (
     LABEL_UNIQUE_NAME,
     LABEL_VERSION,
     MANAGED_BY,
+    label_value,
 )
+from torchx.specs.api import Role
+from torchx.specs.overlays import get_overlay
+from torchx.version import __version__
+
+from ._options import Opts
 
 KubernetesOpts = Opts
 """Name of the options in release 0.7."""

@@ -11,11 +11,12 @@ import pytest
 import yaml
 
 from tests.fake_kube.pod_env import expanded
-from torchx.errors import InvalidInput, MountNotSupported, UnsupportedRequest
+from torchx.errors import InvalidInput, MountNotSupported
 from torchx.schedulers.kubernetes_scheduler import KubernetesJob, Opts, create_scheduler
 from torchx.schedulers.kubernetes_scheduler._compat import read_overlay
+from torchx.schedulers.kubernetes_scheduler._plan import Facts
 from torchx.schedulers.kubernetes_scheduler._pod import Texts
-from torchx.schedulers.kubernetes_scheduler._request import Facts, build_request
+from torchx.schedulers.kubernetes_scheduler._request import build_request
 from torchx.specs import (
     AppDef,
     BindMount,
@@ -187,15 +188,13 @@ def test_what_is_reserved_is_not_asked_for():
 @pytest.mark.parametrize(
     ("opts", "words"),
     [
-        ({"job_api": "volcano"}, "`volcano` is not there yet"),
-        ({"job_api": "jobset"}, "`jobset` is not there yet"),
         ({"job_api": "nonsense"}, "given: `nonsense`"),
         ({"ttl_s": -1}, "`ttl_s` must not be negative, given: -1"),
         ({"on_failure": "never"}, "given: `never`"),
     ],
 )
 def test_options_that_there_are_not_are_refused_in_one_line(opts, words):
-    with pytest.raises((InvalidInput, UnsupportedRequest), match=words) as found:
+    with pytest.raises(InvalidInput, match=words) as found:
         build(role(), **opts)
     assert "\n" not in str(found.value)
 
