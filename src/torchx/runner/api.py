@@ -17,7 +17,6 @@ from torchx.schedulers import SchedulerFactory, get_scheduler_factories
 from torchx.schedulers.api import one_look, resolve_cfg
 from torchx.settings import ENV_TORCHX_PARENT_RUN_ID, ENV_TORCHX_TRACKERS
 from torchx.specs.api import (
-    NONE,
     AppDef,
     AppDryRunInfo,
     AppHandle,
@@ -389,18 +388,21 @@ class Runner:
             BackendUnavailable: if the scheduler cannot be reached for ``AWAY_S`` seconds.
         """
         scheduler, app_id, backend = self._find(app_handle)
-        from torchx.runner._watching import FailureWatch, Outage, Pauses
+        from torchx.runner._watching import Changes, FailureWatch, Outage, Pauses
 
         with recorded_call("wait", backend, app_id):
             pauses = Pauses(scheduler, app_id, wait_interval)
             outage = Outage(backend, AWAY_S)
             failure = FailureWatch(scheduler, app_id)
-            last = ""
+            explain = scheduler.explain if _has_look(scheduler) else None
+            changes = Changes(explain, app_id, app_handle)
             while True:
                 try:
                     with one_look():
                         status = self.status(app_handle)
                         failure.look()
+                        if status is not None:
+                            changes.note(status)
                 except BackendUnavailable as err:
                     outage.note(err)
                     time.sleep(wait_interval)
@@ -408,12 +410,7 @@ class Runner:
                 outage.over()
                 if status is None or status.is_terminal():
                     return status
-                shown = _state_text(status)
-                changed = shown != last
-                if changed:
-                    logger.info("`%s` is %s", app_handle, shown)
-                last = shown
-                pauses.pause(changed)
+                pauses.pause(changes.report())
 
     def describe(self, app_handle: AppHandle) -> AppDef | None:
         """The app as it was submitted, or what the scheduler knows of it; ``None`` if nothing."""
@@ -448,16 +445,28 @@ class Runner:
         find = getattr(scheduler, "failed_replicas", None)
         return find(app_id, max_lines) if find is not None else ()
 
-    def explain(self, app_handle: AppHandle) -> "Explanation | None":
-        """Why the app waits, failed or was lost; ``None`` if the scheduler does not know it."""
+    def explain(self, app_handle: AppHandle, *, free: bool = False) -> "Explanation | None":
+        """Why the app waits, failed or was lost; ``None`` if the scheduler does not know it.
+
+        Args:
+            free: ``None`` as well where that takes more than the look that is under way.
+        """
         scheduler, app_id, backend = self._find(app_handle)
+        if free and not _has_look(scheduler):
+            return None
         with recorded_call("explain", backend, app_id):
             found: Explanation | None = _method(scheduler, "explain", backend)(app_id)
             return found
 
-    def overview(self, app_handle: AppHandle) -> "AppSnapshot | None":
-        """All that is known of the app and its replicas; ``None`` if the app is unknown."""
+    def overview(self, app_handle: AppHandle, *, free: bool = False) -> "AppSnapshot | None":
+        """All that is known of the app and its replicas; ``None`` if the app is unknown.
+
+        Args:
+            free: ``None`` as well where that takes more than the look that is under way.
+        """
         scheduler, app_id, backend = self._find(app_handle)
+        if free and not _has_look(scheduler):
+            return None
         with recorded_call("overview", backend, app_id):
             found: AppSnapshot | None = _method(scheduler, "overview", backend)(app_id)
             return found
@@ -646,6 +655,11 @@ class Runner:
             return apps
 
 
+def _has_look(scheduler: object) -> bool:
+    has_look = getattr(scheduler, "has_look", None)  # those of other packages may lack it
+    return has_look is not None and bool(has_look())
+
+
 def _method(scheduler: object, name: str, backend: str) -> Any:
     """A method that schedulers of other packages may lack."""
     method = getattr(scheduler, name, None)
@@ -662,13 +676,6 @@ def _note_app(log: "log_event | UnreadCall", app: AppDef | None, handle: AppHand
     if app is not None:
         event.app_image = app.roles[0].image if app.roles else None
         event.app_metadata = app.metadata
-
-
-def _state_text(status: AppStatus) -> str:
-    """The state, and why an app waits or is ending."""
-    if status.msg in ("", NONE) or status.msg == status.state.name:
-        return status.state.name
-    return f"{status.state.name}: {status.msg}"
 
 
 def _text(value: object) -> str | None:

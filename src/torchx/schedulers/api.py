@@ -286,6 +286,10 @@ class Scheduler(abc.ABC, Generic[T]):
             reader = _log_reader(self, snapshot) if _defines(self, "read_logs") else None
             return explaining.explain(snapshot, reader, self.cause_rules())
 
+    def has_look(self) -> bool:
+        """Whether verbs share one look, so that asking for more of an app costs nothing."""
+        return _defines(self, "look")
+
     def overview(self, app_id: str) -> AppSnapshot | None:
         """All that is known of an app, as far as ``describe`` tells where there is no ``look``."""
         if _defines(self, "look"):

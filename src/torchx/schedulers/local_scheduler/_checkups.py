@@ -14,7 +14,7 @@ from torchx.schedulers._core.checkups import (
 )
 
 from ._client import cuda_device_count
-from ._store import local_home
+from ._folders import local_home
 
 _FEW_FILES = 4096
 _FEW_PROCESSES = 1024
