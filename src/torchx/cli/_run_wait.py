@@ -59,11 +59,3 @@ def log_thread(runner: Runner, handle: str, tee: bool) -> "Thread":
             _output.log().debug("traceback", exc_info=err)
 
     return threading.Thread(target=follow, name="log", daemon=True)
-
-
-def import_reader() -> None:
-    """Imports what shows the logs and reports the end."""
-    from importlib import import_module
-
-    for name in ("logging", "torchx.cli.cmd_log", "torchx.cli._log_printer"):
-        import_module(name)

@@ -6,9 +6,8 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from torchx._startup import local_supervisor
-from torchx.cli import _arguments, _errors, _output, _parser, _secrets
+from torchx.cli import _arguments, _output, _parser, _secrets
 from torchx.cli._component_line import component_errors, parse_component_apart
-from torchx.cli._dryrun import dryrun_json, dryrun_text
 from torchx.cli._run_args import (
     MISSING_COMPONENT_ERROR_MSG,
     TorchXRunArgs,
@@ -17,8 +16,6 @@ from torchx.cli._run_args import (
     torchx_run_args_from_argparse,
     torchx_run_args_from_json,
 )
-from torchx.cli._run_report import RunReport, advice, outcome_json, tell
-from torchx.cli._run_wait import import_reader, log_thread, terminated_as_exception
 from torchx.cli.argparse_util import ArgOnceAction, torchxconfig_run
 from torchx.cli.cmd_base import SubCommand
 from torchx.cli.cmd_builtins import CmdBuiltins
@@ -37,6 +34,8 @@ from torchx.specs.finder import get_component
 
 if TYPE_CHECKING:
     from threading import Thread
+
+    from torchx.cli._run_report import RunReport
 
 __all__ = [
     "LOCAL_SCHEDULER_WARNING_MSG",
@@ -171,6 +170,8 @@ class CmdRun(SubCommand):
             with get_runner(component_defaults=component_defaults) as runner:
                 self._run(runner, args)
         except BaseException as err:
+            from torchx.cli import _errors
+
             number = _errors.signal_of(err)
             if number is not None:
                 if self._reader is not None and self._attached:  # its job has ended by now
@@ -276,6 +277,8 @@ class CmdRun(SubCommand):
                 cfg=run_args.scheduler_cfg,
                 parent_run_id=run_args.parent_run_id,
             )
+        from torchx.cli._dryrun import dryrun_json, dryrun_text
+
         if args.json:
             _output.out_json(dryrun_json(info, run_args.scheduler, args.show_secrets))
         else:
@@ -286,10 +289,9 @@ class CmdRun(SubCommand):
         local = scheduler.startswith("local")
         no_wait = bool(getattr(args, "detach", False)) or bool(local and cfg.get("detach"))
         if scheduler == "local_cwd":
-            local_supervisor.while_starting(import_reader)
+            local_supervisor.while_starting(_import_reader)
         self._attached = local and not cfg.get("detach") and _can_detach(runner, scheduler)
         self._launching = True
-        report = RunReport(runner, args.json)
         with component_errors(run_args):
             handle = runner.run_component(
                 run_args.component_name,
@@ -300,6 +302,9 @@ class CmdRun(SubCommand):
                 parent_run_id=run_args.parent_run_id,
             )
         self._handle = handle
+        from torchx.cli._run_report import RunReport, outcome_json, tell
+
+        report = RunReport(runner, args.json)
         report.launched(handle)
 
         stream = run_args.log or run_args.tee_logs or (local and not no_wait)
@@ -318,8 +323,11 @@ class CmdRun(SubCommand):
         handle: str,
         run_args: TorchXRunArgs,
         stream: bool,
-        report: RunReport,
+        report: "RunReport",
     ) -> None:
+        from torchx.cli._run_report import advice, outcome_json, tell
+        from torchx.cli._run_wait import log_thread, terminated_as_exception
+
         reader = log_thread(runner, handle, run_args.tee_logs) if stream else None
         if reader is not None:
             reader.start()
@@ -347,6 +355,8 @@ class CmdRun(SubCommand):
     def _report_interrupt(self, number: int) -> None:
         """The last line of an interrupted run: what has become of the job."""
         import signal
+
+        from torchx.cli._run_report import advice
 
         name = signal.Signals(number).name
         handle = self._handle
@@ -381,3 +391,20 @@ def _cwd() -> str:
         return os.getcwd()
     except FileNotFoundError:  # it has been removed; only a run needs it
         return ""
+
+
+def _import_reader() -> None:
+    """Imports what shows the logs and reports the end."""
+    from importlib import import_module
+
+    for name in _READERS:
+        import_module(name)
+
+
+_READERS = (
+    "logging",
+    "torchx.cli.cmd_log",
+    "torchx.cli._run_report",
+    "torchx.cli._run_wait",
+    "torchx.runner._watching",
+)

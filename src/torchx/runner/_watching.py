@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import BackendUnavailable, ProgramNotFound
-from torchx.schedulers._core.explaining import trace_of
 from torchx.schedulers.api import describe_failure
 from torchx.specs.api import NONE, AppState, AppStatus
 
@@ -157,6 +156,8 @@ class FailureWatch:
         if failed is None:
             return
         self._end = None
+        from torchx.schedulers._core.explaining import trace_of
+
         trace = trace_of(failed, ())
         words = describe_failure(failed)
         if trace.exception:
