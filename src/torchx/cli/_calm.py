@@ -3,6 +3,7 @@
 import logging
 import sys
 
+from torchx._secrets import mask_message
 from torchx.cli._look import Look
 from torchx.specs import AppState
 
@@ -26,6 +27,9 @@ class CalmFormatter(logging.Formatter):
         return waited or getattr(record, "app_state", None) is not AppState.RUNNING
 
     def format(self, record: logging.LogRecord) -> str:
+        return mask_message(self._format(record))
+
+    def _format(self, record: logging.LogRecord) -> str:
         message = record.getMessage()
         if record.exc_info:
             message = f"{message}\n{self.formatException(record.exc_info)}"

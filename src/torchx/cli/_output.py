@@ -122,11 +122,8 @@ def configure_logging(level: int) -> None:
         elif not root.handlers:
             logging.basicConfig(level=level, format=form, datefmt=DATE_FORMAT)
             _settings.logging_is_ours = True
-        if _settings.logging_is_ours and is_calm():
-            from torchx.cli._calm import CalmFormatter
-
-            root.handlers[0].setFormatter(CalmFormatter())
-            root.handlers[0].addFilter(CalmFormatter.shows)
+        if _settings.logging_is_ours:
+            _shape(root.handlers[0], form)
 
     if "logging" in sys.modules:
         configure()
@@ -157,6 +154,30 @@ def say(text: str) -> None:
         sys.stderr.flush()
     except (OSError, ValueError):  # closed, or its reader has gone
         return
+
+
+def _shape(handler: "logging.Handler", form: str) -> None:
+    """Has the handler write records as they suit its readers."""
+    if not is_calm():
+        handler.setFormatter(_masking(form))
+        return
+    from torchx.cli._calm import CalmFormatter
+
+    handler.setFormatter(CalmFormatter())
+    handler.addFilter(CalmFormatter.shows)
+
+
+def _masking(form: str) -> "logging.Formatter":
+    """Formats records, tracebacks and all, without what looks secret in them."""
+    import logging
+
+    from torchx._secrets import mask_message
+
+    class Masking(logging.Formatter):
+        def format(self, record: logging.LogRecord) -> str:
+            return mask_message(super().format(record))
+
+    return Masking(form, DATE_FORMAT)
 
 
 def out(text: str, end: str = "\n") -> None:
@@ -210,7 +231,9 @@ def error_json(kind: str, message: str, hint: str | None = None) -> None:
     """Writes the JSON form of an error, once, and only where JSON was asked for."""
     if not _settings.json or _settings.json_written:
         return
-    error = {"type": kind, "message": message}
+    from torchx._secrets import mask_message
+
+    error = {"type": kind, "message": mask_message(message)}
     if hint:
         error["hint"] = hint
     out_json({"error": error})

@@ -12,9 +12,11 @@ from torchx.schedulers._kube.apps.clusters import Clusters, Home
 from torchx.schedulers._kube.apps.snapshots import build_snapshot
 from torchx.schedulers.api import (
     AppSnapshot,
+    ExecRequest,
     LogChunk,
     LogQuery,
     ReplicaKey,
+    ReplicaSnapshot,
     Scheduler,
     SchedulerFeatures,
 )
@@ -24,6 +26,7 @@ from torchx.workspace.docker_workspace import DockerWorkspaceMixin
 
 from ._compat import read_overlay
 from ._kinds import JOB_FEATURES, KINDS, ObjectKind, has_kueue, kind_for_queue
+from ._names import container_name
 from ._options import Opts
 from ._plan import Facts
 from ._request import KubernetesJob, build_request, render_request
@@ -31,6 +34,7 @@ from ._states import ends_itself, is_over
 
 if TYPE_CHECKING:
     from torchx.schedulers._kube.apps.app import App
+    from torchx.schedulers._kube.pods import PodPort
     from torchx.schedulers.causes import Rule
     from torchx.schedulers.checkups import Checkup
 
@@ -75,7 +79,7 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         app = copy.copy(app)  # images that are pushed get other names
         app.roles = [copy.copy(role) for role in app.roles]
         images = self.dryrun_push_images(app, cfg)
-        overlays = {role.name: read_overlay(role) for role in app.roles}
+        overlays = {role.name: read_overlay(role, app) for role in app.roles}
         home = (cfg.kubeconfig, cfg.context)
         api, opts = self._choose_api(cfg, home)
         facts = Facts(self._clusters.namespace(cfg.namespace, home), overlays, api)
@@ -138,7 +142,7 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         self.push_images(job.images_to_push)
         home = (job.kubeconfig, job.context)
         submit(self._clusters.kube(home), self._by_digest(job))
-        self._clusters.homes[job.app_id] = home
+        self._clusters.settle(job.app_id, home)
         self._kinds[job.app_id] = KINDS[job.api]
         return job.app_id
 
@@ -170,9 +174,13 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         snapshot = build_snapshot(app, reader)
         waiting = [r for r in snapshot.replicas if r.state is AppState.PENDING]
         untold = not snapshot.cancelled and not any(replica.reason for replica in waiting)
-        if waiting and untold and not app.missing:
+        if waiting and untold and not app.half_submitted:
             group_of = pod_group if kind.api == "volcano" else None
-            snapshot = build_snapshot(app, reader, explain(kube, app, is_over, group_of))
+            words = explain(kube, app, is_over, group_of)
+            snapshot = build_snapshot(app, reader, words)
+            self._clusters.puzzled(app_id, not words)
+        else:
+            self._clusters.puzzled(app_id, False)
         if snapshot.terminal:
             self._clusters.stop_watching(app.id)
         self._kinds[app_id] = kind
@@ -240,6 +248,23 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
 
         return RULES
 
+    # -- inside a replica -------------------------------------------------------------------
+
+    def execute(self, snapshot: AppSnapshot, replica: ReplicaSnapshot, request: ExecRequest) -> int:
+        """Runs a command in the container of the replica."""
+        from torchx.schedulers._kube.pods import execute
+
+        home, namespace, _ = self._clusters.place(snapshot.app_id)
+        container = container_name(replica.role)
+        return execute(self._clusters.kube(home), namespace, replica.native_id, container, request)
+
+    def open_port(self, snapshot: AppSnapshot, replica: ReplicaSnapshot, port: int) -> "PodPort":
+        """A connection to a port of the pod, through the API server."""
+        from torchx.schedulers._kube.pods import PodPort
+
+        home, namespace, _ = self._clusters.place(snapshot.app_id)
+        return PodPort(self._clusters.kube(home), namespace, replica.native_id, port)
+
     # -- ending -----------------------------------------------------------------------------
 
     def end(self, snapshot: AppSnapshot) -> None:
@@ -272,7 +297,8 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         home, _, _ = self._clusters.place(snapshot.app_id)
         app = self._app(snapshot.app_id)
         remove(self._clusters.kube(home), app, self._kinds[snapshot.app_id])
-        self._forget(snapshot.app_id)
+        self._kinds.pop(snapshot.app_id, None)
+        self._clusters.removed(snapshot.app_id)
 
     def _app(self, app_id: str) -> "App":
         """The objects of the app, as they were looked at."""
