@@ -16,6 +16,12 @@ from torchx.schedulers._core.checks import (
     ends_on_failure,
     fields_left_out,
 )
+from torchx.schedulers._core.executing import (
+    ExecRequest,
+    ReplicaNotRunning,
+    cannot_execute,
+    cannot_forward,
+)
 from torchx.schedulers._core.exits import from_shell, one_line_json
 from torchx.schedulers._core.log_query import LogChunk, LogKey, LogQuery
 from torchx.schedulers._core.logs import merge_by_time
@@ -58,6 +64,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from torchx.schedulers._core.causes import Explanation, Rule
+    from torchx.schedulers._core.checkups import Checkup
+    from torchx.schedulers._core.ports import PortConnection
     from torchx.schedulers._core.verbs import LogReader
 
 __all__ = [
@@ -70,6 +78,7 @@ __all__ = [
     "AppState",
     "CfgVal",
     "DescribeAppResponse",
+    "ExecRequest",
     "FailedReplica",
     "InvalidRunConfigException",
     "ListAppResponse",
@@ -79,6 +88,7 @@ __all__ = [
     "LogQuery",
     "LogReport",
     "ReplicaKey",
+    "ReplicaNotRunning",
     "ReplicaSnapshot",
     "Role",
     "RoleStatus",
@@ -270,6 +280,10 @@ class Scheduler(abc.ABC, Generic[T]):
         """Hook: what this backend's words for waits and failures mean, the most exact first."""
         return ()
 
+    def checkups(self) -> "Sequence[Checkup]":
+        """Hook: what ``torchx doctor`` checks; each check runs on its own and may take seconds."""
+        return ()
+
     def explain(self, app_id: str) -> "Explanation | None":
         """Why the app waits, failed or was lost, from one look; ``None`` if it is unknown."""
         from torchx.schedulers._core import explaining
@@ -280,6 +294,10 @@ class Scheduler(abc.ABC, Generic[T]):
                 return None
             reader = _log_reader(self, snapshot) if _defines(self, "read_logs") else None
             return explaining.explain(snapshot, reader, self.cause_rules())
+
+    def has_look(self) -> bool:
+        """Whether verbs share one look, so that asking for more of an app costs nothing."""
+        return _defines(self, "look")
 
     def overview(self, app_id: str) -> AppSnapshot | None:
         """All that is known of an app, as far as ``describe`` tells where there is no ``look``."""
@@ -369,6 +387,24 @@ class Scheduler(abc.ABC, Generic[T]):
 
     def close(self) -> None:
         """Releases local resources. May be called again."""
+
+    # -- inside a replica -------------------------------------------------------------------
+
+    def execute(self, snapshot: AppSnapshot, replica: ReplicaSnapshot, request: ExecRequest) -> int:
+        """Hook: runs a command in a replica that runs, with its environment and directory.
+
+        Only called where ``features.execute`` is true.
+
+        Returns:
+            Its exit code as a shell tells it: 128 and the number of a signal that ended it.
+        """
+        raise cannot_execute(self.backend, replica)
+
+    def open_port(
+        self, snapshot: AppSnapshot, replica: ReplicaSnapshot, port: int
+    ) -> "PortConnection":
+        """Hook: a new connection to a port of a replica that runs."""
+        raise cannot_forward(self.backend, replica, port)
 
     # -- logs ---------------------------------------------------------------------------------
 

@@ -365,7 +365,9 @@ def test_an_exception_is_not_swallowed_by_the_runner() -> None:
 def test_a_runner_finds_schedulers_only_if_it_is_given_none(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("torchx.runner.api.get_scheduler_factories", lambda: {"f": FakeScheduler})
+    for module in ("api", "_session"):
+        name = f"torchx.runner.{module}.get_scheduler_factories"
+        monkeypatch.setattr(name, lambda: {"f": FakeScheduler})
     assert Runner("s", {}).scheduler_backends() == []
     assert Runner("s").scheduler_backends() == ["f"]
     runner = get_runner(component_defaults={"c": {"a": "1"}}, experiment="e")

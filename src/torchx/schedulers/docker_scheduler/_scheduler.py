@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 from torchx._docker import connect
 from torchx.schedulers.api import (
     AppSnapshot,
+    ExecRequest,
     LogChunk,
     LogQuery,
     ReplicaKey,
+    ReplicaSnapshot,
     Scheduler,
     SchedulerFeatures,
 )
@@ -28,6 +30,7 @@ from ._request import LABEL_APP_ID, DockerJob, build_request
 
 if TYPE_CHECKING:
     from torchx.schedulers.causes import Rule
+    from torchx.schedulers.checkups import Checkup
 
 
 class DockerScheduler(SdkContainers, DockerWorkspaceMixin, Scheduler[Opts]):
@@ -47,6 +50,7 @@ class DockerScheduler(SdkContainers, DockerWorkspaceMixin, Scheduler[Opts]):
         retries=frozenset({RetryPolicy.REPLICA}),
         mounts=True,
         event_wait=True,
+        execute=True,
     )
     # an image that this daemon has built need not go through a registry
     _runs_elsewhere = False
@@ -130,6 +134,12 @@ class DockerScheduler(SdkContainers, DockerWorkspaceMixin, Scheduler[Opts]):
         """Lines of these replicas in the order of time; all attempts of a replica are one."""
         return _follow.read_logs(self._daemon, _logs.sources_of(snapshot, replicas), query)
 
+    def checkups(self) -> "Sequence[Checkup]":
+        """What jobs here need."""
+        from ._checkups import checkups
+
+        return checkups()
+
     def cause_rules(self) -> "Sequence[Rule]":
         """What the words of this backend mean."""
         from ._causes import RULES
@@ -149,6 +159,14 @@ class DockerScheduler(SdkContainers, DockerWorkspaceMixin, Scheduler[Opts]):
     def remove(self, snapshot: AppSnapshot) -> None:
         """Ends the containers if they run, and removes them, and the network with the last."""
         _ending.remove(self._daemon, snapshot)
+
+    # -- inside a replica -------------------------------------------------------------------
+
+    def execute(self, snapshot: AppSnapshot, replica: ReplicaSnapshot, request: ExecRequest) -> int:
+        """Runs a command in the container of the replica."""
+        from ._execute import execute
+
+        return execute(self._docker_client, replica.native_id, request)
 
 
 def create_scheduler(session_name: str, **kwargs: object) -> DockerScheduler:
