@@ -26,9 +26,9 @@ from torchx.specs.api import AppDef, AppDryRunInfo, AppState, CfgVal, RetryPolic
 from ._compat import (
     Planned,
     PopenProtocol,
+    SignalHandlers,
     _LocalAppDef,
     ask_hook,
-    install_signal_handlers,
     planning,
     start_process,
 )
@@ -79,6 +79,7 @@ class LocalScheduler(Scheduler[Opts]):
     # defaults for subclasses that do not call __init__ (NeMo-Run's)
     _extra_paths: list[str] | None = None
     _cache_size = 100
+    _signals: SignalHandlers | None = None
 
     def __init__(
         self,
@@ -99,7 +100,7 @@ class LocalScheduler(Scheduler[Opts]):
         self._image_provider_class = image_provider_class
         self._cache_size = cache_size
         self._extra_paths = extra_paths
-        install_signal_handlers()
+        self._signals = SignalHandlers()
 
     # -- requests ---------------------------------------------------------------------------
 
@@ -325,6 +326,8 @@ class LocalScheduler(Scheduler[Opts]):
         """Ends the attached jobs that this scheduler launched; detached ones go on."""
         for app in self._known_apps():
             app.close()
+        if self._signals is not None:
+            self._signals.close()
 
     def __del__(self) -> None:
         try:
