@@ -1,5 +1,6 @@
 """The clusters that a scheduler talks to, and what it knows of the apps on them."""
 
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -73,6 +74,9 @@ class Clusters:
 
     def wait(self, looked: "Looked", timeout_s: float) -> None:
         """Returns when an object of the app has changed, at the latest after the time."""
+        if not looked.lists:  # one of many that were looked at together: nothing to go on from
+            time.sleep(timeout_s)
+            return
         if self._watches is None:
             from .watches import Watches
 
