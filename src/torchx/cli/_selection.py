@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NoReturn
 
+from torchx._launches import launches
 from torchx._words import did_you_mean
 from torchx.cli import _arguments, _handles, _log_query, _look, _output
 from torchx.cli.argparse_util import ArgOnceAction
+from torchx.cli.cmd_base import help_of_handle
 from torchx.errors import InvalidInput
 from torchx.runner import Runner, config
 from torchx.specs import AppState, CfgVal
@@ -28,7 +30,7 @@ def add_selection(subparser: argparse.ArgumentParser) -> None:
         "app_handles",
         nargs="*",
         metavar="APP_HANDLE",
-        help=f"{_handles.help_text(last_app=False)}; or a pattern such as 'sweep-*' of app ids or"
+        help=f"{help_of_handle(last_app=False)}; or a pattern such as 'sweep-*' of app ids or"
         " names, or 'slurm://*/12*' of handles",
     )
     _arguments.add_scheduler(subparser, ArgOnceAction)
@@ -82,7 +84,8 @@ def choose(
     if args.all and args.app_handles:
         raise InvalidInput("give either handles or patterns, or `--all`")
     if not args.app_handles and not args.all and not filtered:
-        raise InvalidInput("give handles or patterns, or what to choose by: --all, --state, ...")
+        msg = "give handles or patterns, or what to choose by: --all, --state, --older-than"
+        args.cmd_parser.error(msg)
     if filtered and any(not _is_pattern(text) for text in args.app_handles):
         raise InvalidInput(
             "`--state` and `--older-than` choose among apps: give a pattern, `--all`"
@@ -188,8 +191,6 @@ def created_s(row: "ListAppResponse") -> float | None:
     made_ns: int | None = getattr(row, "created_ns", None)
     if made_ns is not None:
         return made_ns / 1e9
-    from torchx._launches import launches
-
     return next((float(x.time_s) for x in launches() if x.handle == row.app_handle), None)
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from torchx._launches import note_deletion
 from torchx._startup.dataclass import light_dataclass
 from torchx.errors import TorchXError
 from torchx.runner._calls import recorded_call
@@ -45,6 +44,8 @@ class EndingVerbs(Session):
         with recorded_call("delete", backend, app_id), one_look():
             if self.status(app_handle) is not None:
                 scheduler.delete(app_id)
+                from torchx._launches import note_deletion
+
                 note_deletion(app_handle)
 
     def cancel_many(self, app_handles: Iterable[AppHandle]) -> "list[Ended]":
@@ -71,6 +72,8 @@ class EndingVerbs(Session):
             return act_on(app_ids, found, lambda _: True, scheduler.remove_many)
 
         ended = self._many("delete", app_handles, remove, self.delete)
+        from torchx._launches import note_deletion
+
         for one in ended:
             if one.acted:
                 note_deletion(one.app_handle)

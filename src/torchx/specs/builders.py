@@ -1,6 +1,7 @@
 """Turns a component and the arguments for it into an app."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args, get_origin
 
 from torchx._startup.signatures import EMPTY, Parameter, parameters
@@ -261,6 +262,15 @@ def _decode_container(text: str, tp: Any) -> Any:
     raise ValueError(msg)
 
 
+def _calling(component: Callable[..., AppDef]) -> AbstractContextManager[Any]:
+    """Around a call of a component; one of ours neither prints nor ends the process."""
+    if str(getattr(component, "__module__", "")).startswith("torchx.components."):
+        return nullcontext()
+    from torchx._startup.foreign_code import component_code
+
+    return component_code(f"component `{getattr(component, '__name__', component)}`")
+
+
 def materialize_appdef(
     cmpnt_fn: Callable[..., AppDef],
     cmpnt_args: list[str],
@@ -277,10 +287,8 @@ def materialize_appdef(
         ComponentValidationException: if the component calls ``sys.exit``.
         TypeError: if the component does not return an ``AppDef``.
     """
-    from torchx._startup.foreign_code import component_code
-
     args = component_args_from_str(cmpnt_fn, cmpnt_args, cmpnt_defaults, config)
-    with component_code(f"component `{getattr(cmpnt_fn, '__name__', cmpnt_fn)}`"):
+    with _calling(cmpnt_fn):
         app = cmpnt_fn(*args.positional_args.values(), *args.var_args, **args.kwargs)
     if not isinstance(app, AppDef):
         msg = f"Expected a component that returns `AppDef`, but got `{type(app)}`"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import BackendUnavailable, InvalidInput, TorchXError
 from torchx.schedulers._kube.apps.clusters import Clusters, Home
+from torchx.schedulers._kube.apps.labels import label_value
 from torchx.schedulers._kube.apps.snapshots import build_snapshot
 from torchx.schedulers.api import (
     AppSnapshot,
@@ -36,6 +37,10 @@ if TYPE_CHECKING:
     from torchx.schedulers._kube.apps.app import App
     from torchx.schedulers._kube.pods import PodPort
     from torchx.schedulers.causes import Rule
+    from torchx.schedulers.checkups import Checkup
+
+_VALIDATION_S = 10.0
+"""How long a dry run waits for each answer of the cluster."""
 
 logger = get_logger(__name__)
 
@@ -78,7 +83,7 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         app = copy.copy(app)  # images that are pushed get other names
         app.roles = [copy.copy(role) for role in app.roles]
         images = self.dryrun_push_images(app, cfg)
-        overlays = {role.name: read_overlay(role) for role in app.roles}
+        overlays = {role.name: read_overlay(role, app) for role in app.roles}
         home = (cfg.kubeconfig, cfg.context)
         api, opts = self._choose_api(cfg, home)
         facts = Facts(self._clusters.namespace(cfg.namespace, home), overlays, api)
@@ -118,13 +123,13 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
     def _validate_on_server(self, job: KubernetesJob) -> None:
         """Lets the cluster check the objects; where it cannot be reached, that is said."""
         home = (job.kubeconfig, job.context)
-        if why := self._clusters.reachable(home):
-            logger.info("the objects are not checked: %s", why)
+        if self._clusters.reachable(home):  # it says why not
+            logger.info("the objects are not checked, as there is no cluster to ask")
             return
         from ._client import validate
 
         try:
-            validate(self._clusters.kube(home), job)
+            validate(self._clusters.kube(home).hurried(_VALIDATION_S), job)
         except BackendUnavailable as err:
             logger.warning("the objects are not checked by the cluster: %s", err)
 
@@ -141,7 +146,7 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         self.push_images(job.images_to_push)
         home = (job.kubeconfig, job.context)
         submit(self._clusters.kube(home), self._by_digest(job))
-        self._clusters.homes[job.app_id] = home
+        self._clusters.settle(job.app_id, home)
         self._kinds[job.app_id] = KINDS[job.api]
         return job.app_id
 
@@ -163,6 +168,8 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         from ._client import look, pod_group
 
         home, namespace, name = self._clusters.place(app_id)
+        if name != label_value(name):
+            return None  # no object can have such a name
         kube = self._clusters.kube(home)
         found = look(kube, namespace, name, self._kinds.get(app_id))
         if found is None:
@@ -173,9 +180,13 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         snapshot = build_snapshot(app, reader)
         waiting = [r for r in snapshot.replicas if r.state is AppState.PENDING]
         untold = not snapshot.cancelled and not any(replica.reason for replica in waiting)
-        if waiting and untold and not app.missing:
+        if waiting and untold and not app.half_submitted:
             group_of = pod_group if kind.api == "volcano" else None
-            snapshot = build_snapshot(app, reader, explain(kube, app, is_over, group_of))
+            words = explain(kube, app, is_over, group_of)
+            snapshot = build_snapshot(app, reader, words)
+            self._clusters.puzzled(app_id, not words)
+        else:
+            self._clusters.puzzled(app_id, False)
         if snapshot.terminal:
             self._clusters.stop_watching(app.id)
         self._kinds[app_id] = kind
@@ -259,6 +270,12 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         kube, place = self._clusters.kube(home), f"{namespace}:{name}"
         return read_logs(kube, place, replicas, query, start, kind.kind, kind.reader)
 
+    def checkups(self) -> "Sequence[Checkup]":
+        """What jobs here need."""
+        from ._checkups import checkups
+
+        return checkups()
+
     def cause_rules(self) -> "Sequence[Rule]":
         """What the words of this backend mean."""
         from ._causes import RULES
@@ -314,7 +331,8 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         home, _, _ = self._clusters.place(snapshot.app_id)
         app = self._app(snapshot.app_id)
         remove(self._clusters.kube(home), app, self._kinds[snapshot.app_id])
-        self._forget(snapshot.app_id)
+        self._kinds.pop(snapshot.app_id, None)
+        self._clusters.removed(snapshot.app_id)
 
     def remove_many(self, snapshots: Sequence[AppSnapshot]) -> Mapping[str, TorchXError]:
         """One call for each kind of objects in a namespace."""
@@ -331,7 +349,8 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
                 errors.update(dict.fromkeys(names.values(), err))
                 continue
             for app_id in names.values():
-                self._forget(app_id)
+                self._kinds.pop(app_id, None)
+                self._clusters.removed(app_id)
         return errors
 
     def _app(self, app_id: str) -> "App":

@@ -7,8 +7,10 @@ import pytest
 from tests.unit.schedulers.causes.corpus import CASES_AT_LEAST, Case, check
 from tests.unit.schedulers.kubernetes.test_states import app_of, condition, ended, pod, worker
 from torchx.schedulers._core.snapshot import AppSnapshot
+from torchx.schedulers._kube.apps.app import parse_app
+from torchx.schedulers._kube.apps.snapshots import build_snapshot
 from torchx.schedulers.kubernetes_scheduler._causes import RULES
-from torchx.schedulers.kubernetes_scheduler._states import build_snapshot, parse_app
+from torchx.schedulers.kubernetes_scheduler._states import READERS
 
 K = "https://kubernetes.io/docs/"
 IMAGES = K + "concepts/containers/images/#imagepullbackoff"
@@ -103,20 +105,20 @@ DISRUPTIONS = [
 
 
 def made(found: dict[str, Any]) -> AppSnapshot:
-    return build_snapshot(parse_app("default:app-x1", app_of(worker(1)), [found]))
+    return build_snapshot(parse_app("default:app-x1", app_of(worker(1)), [found]), READERS["job"])
 
 
 def of_event(words: str) -> AppSnapshot:
     jobs = app_of(worker(1))
     app = parse_app("default:app-x1", jobs, [pod(0, phase="Pending")])
-    return build_snapshot(app, {job["metadata"]["name"]: words for job in jobs})
+    return build_snapshot(app, READERS["job"], {job["metadata"]["name"]: words for job in jobs})
 
 
 def over(found: dict[str, Any]) -> AppSnapshot:
     """Of a pod whose Job has failed, so that nothing replaces it."""
     jobs = app_of(worker(1))
     jobs[0]["status"] = {"failedIndexes": "0", "conditions": [condition("Failed", "FailedIndexes")]}
-    return build_snapshot(parse_app("default:app-x1", jobs, [found]))
+    return build_snapshot(parse_app("default:app-x1", jobs, [found]), READERS["job"])
 
 
 def test_there_are_enough_cases() -> None:
@@ -143,7 +145,7 @@ def test_a_queue_lets_others_go_first() -> None:
         jobs = app_of(worker(1), queue=queue)
         for job in jobs:
             job["spec"]["suspend"] = True
-        return build_snapshot(parse_app("default:app-x1", jobs, []))
+        return build_snapshot(parse_app("default:app-x1", jobs, []), READERS["job"])
 
     check(
         Case("priority", "https://kueue.sigs.k8s.io/docs/concepts/local_queue/", "a"), make, RULES
