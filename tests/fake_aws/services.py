@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .batch import Batch
 from .logs import Logs
 
-SERVICES: Sequence[Callable[[dict[str, Any]], Any]] = (Logs,)
+SERVICES: Sequence[Callable[[dict[str, Any]], Any]] = (Logs, Batch)

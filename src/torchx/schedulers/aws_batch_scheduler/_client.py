@@ -127,8 +127,10 @@ class JobTable:
     def __init__(self, batch: AwsService) -> None:
         self._batch = batch
         self._lock = threading.Lock()
-        self._watched: dict[str, tuple[float, tuple[str, ...]]] = {}
-        """Ids that belong to each job that was looked at, and when that was."""
+        self._ids: dict[str, tuple[str, ...]] = {}
+        """Ids that belong to each job: its own, and those of its nodes once they may be there."""
+        self._watched: dict[str, float] = {}
+        """When each job that has not ended was looked at."""
         self._told: dict[str, tuple[float, dict[str, Record]]] = {}
         """What was told of jobs that nobody had asked for."""
 
@@ -142,8 +144,7 @@ class JobTable:
             return self._look(arn, None if nodes is None else [*nodes])
 
     def _look(self, arn: str, nodes: Sequence[int] | None) -> Looked | None:
-        watched = self._watched.get(arn)
-        told, calls = self._ask(arn, watched[1] if watched and nodes is None else (arn,))
+        told, calls = self._ask(arn, self._ids.get(arn, (arn,)) if nodes is None else (arn,))
         job = told.get(arn)
         if job is None:
             self.forget(arn)
@@ -166,8 +167,8 @@ class JobTable:
         if told and now - moment < _TOGETHER_S:
             return told, 0
         others = {
-            other: also
-            for other, (looked, also) in self._watched.items()
+            other: self._ids[other]
+            for other, looked in self._watched.items()
             if other != arn and now - looked < _WATCHED_S
         }
         found, calls = describe(self._batch, [*ids, *(i for also in others.values() for i in also)])
@@ -176,12 +177,11 @@ class JobTable:
         return found, calls
 
     def _note(self, arn: str, job: Record, ids: tuple[str, ...]) -> None:
+        self._ids[arn] = ids if _may_have_nodes(job) else (arn,)
         if is_terminal(state_of(job.get("status"))):
             self._watched.pop(arn, None)
         else:
-            # nodes that are not there yet need not be asked for
-            known = ids if _may_have_nodes(job) else (arn,)
-            self._watched[arn] = time.monotonic(), known
+            self._watched[arn] = time.monotonic()
 
     def forget(self, arn: str) -> None:
         """The next look asks the service: something was changed."""

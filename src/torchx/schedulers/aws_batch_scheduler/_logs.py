@@ -44,7 +44,7 @@ def read(
 def place_of(job: Record) -> LogPlace:
     """The log group of a job, and how the names of its streams begin."""
     definition = str(job.get("jobDefinition") or "").rpartition("/")[2].partition(":")[0]
-    properties = (job.get("nodeProperties") or {}).get("nodeRangeProperties") or ()
+    properties = (job.get("nodeProperties") or {}).get("nodeRangeProperties") or []
     container = properties[0].get("container") if is_multinode(job) else job.get("container")
     options = ((container or {}).get("logConfiguration") or {}).get("options") or {}
     group = str(options.get("awslogs-group") or DEFAULT_LOG_GROUP)
@@ -61,7 +61,8 @@ def plan_of(snapshot: BatchSnapshot, replicas: Sequence[ReplicaKey], calls: int)
         for attempt, name in nodes[role, k].streams
     ]
     named = {stream.key for stream in streams}
-    wanted = [replica for replica in snapshot.replicas if replica.key in {*replicas}]
+    asked = {*replicas}
+    wanted = [replica for replica in snapshot.replicas if replica.key in asked]
     complete = all(
         LogKey(replica.role, replica.replica, replica.attempt) in named
         for replica in wanted

@@ -64,9 +64,7 @@ def build_snapshot(app_id: str, job: Record, records: Mapping[int, Record]) -> B
         message=app.message(replicas),
         restarts=max((node.attempt for node in (parent, *nodes.values())), default=0),
         metadata={str(key): str(value) for key, value in (job.get("tags") or {}).items()},
-        ui_url=job_ui_url(
-            str(job.get("jobArn") or ""), "mnp-job" if is_multinode(job) else "detail"
-        ),
+        ui_url=job_ui_url(str(job.get("jobArn") or ""), view),
         ends_on_failure=(job.get("tags") or {}).get(TAG_ON_FAILURE) != "wait",
         min_replicas_count=False,
         job=job,
