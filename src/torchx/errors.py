@@ -31,7 +31,9 @@ class InvalidRunConfigException(InvalidInput):
     """The options given are not what the scheduler takes."""
 
     def __init__(self, invalid_reason: str, cfg_key: str, cfg: "Mapping[str, object]") -> None:
-        given = str(cfg) if cfg else "<EMPTY>"
+        from torchx._secrets import mask_data
+
+        given = str(mask_data(cfg)) if cfg else "<EMPTY>"
         end = "" if invalid_reason.endswith("?") else "."
         super().__init__(f"{invalid_reason}{end} Given: {given}")
         self.cfg_key = cfg_key
@@ -97,6 +99,14 @@ class UnknownAppException(TorchXError):
         )
 
 
+class UnresolvedApp(UnknownName):
+    """No app that was launched from here has an id like the one given."""
+
+
+class AmbiguousApp(InvalidInput):
+    """The beginning of an app id is that of several apps; the message lists them."""
+
+
 class UnknownSchedulerException(InvalidInput):
     """No scheduler has that name."""
 
@@ -147,6 +157,10 @@ class FsspecNotInstalled(NotInstalled):
 
 class PluginNotLoaded(TorchXError, ModuleNotFoundError):
     """An installed plugin cannot be imported; the message names its entry point and package."""
+
+
+class UnwritableOutput(TorchXError, OSError):
+    """Standard output cannot be written, as on a full disk."""
 
 
 # The backend. ----------------------------------------------------------------------------------

@@ -56,9 +56,11 @@ ENV_TORCHX_IMAGE = "TORCHX_IMAGE"
 ENV_TORCHX_ROLE_IDX = "TORCHX_ROLE_IDX"
 """Place of the replica's role in the app, from 0; set on ``aws_batch``."""
 ENV_TORCHX_ROLE_NAME = "TORCHX_ROLE_NAME"
-"""Name of the replica's role; set on ``aws_batch``."""
+"""Name of the replica's role; set on ``aws_batch`` and ``aws_sagemaker``."""
 ENV_TORCHX_LOCAL_JOB = "TORCHX_LOCAL_JOB"
 """App id of a local job, by which its processes are known."""
+ENV_TORCHX_EXEC = "TORCHX_EXEC"
+"""Mark of a command that `torchx exec` runs in a replica, by which it can be signalled."""
 
 NAMES = frozenset(value for name, value in list(globals().items()) if name.startswith("ENV_"))
 """All of the above. None of them is a parameter for schedulers."""

@@ -9,14 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.contract.trials import TRIALS
 from tests.fake_kube.server import FakeKube
 from tests.kube_relay import KubeRelay
-from torchx.schedulers._kube.calls import JOBS, PODS, SERVICES, Kind, Selection
+from torchx.schedulers._kube.apps.labels import OURS
+from torchx.schedulers._kube.apps.snapshots import pod_state
+from torchx.schedulers._kube.calls import CONFIG_MAPS, JOBS, PODS, SERVICES, Kind, Selection
 from torchx.schedulers._kube.connect import connect
 from torchx.schedulers.ids import random_id
 from torchx.schedulers.kubernetes_scheduler import KubernetesScheduler, create_scheduler
-from torchx.schedulers.kubernetes_scheduler._client import OURS
-from torchx.schedulers.kubernetes_scheduler._states import pod_state
 from torchx.specs import AppState
 from torchx.testing._contract.states import KILLS_ITSELF
 from torchx.testing.scheduler_suite import SchedulerContract
@@ -24,14 +25,16 @@ from torchx.testing.scheduler_suite import SchedulerContract
 KUBECONFIG = os.environ.get("TORCHX_TEST_KUBECONFIG")  # tests do not see such variables
 IMAGE = os.environ.get("TORCHX_TEST_KUBE_IMAGE", "torchx-test/python:3.11")
 NAMESPACES = Kind("", "v1", "namespaces", "Namespace")
-STREAM = re.compile(r"/log\?|[?&]watch=1")
-"""Streams: one for each container, and those that tell of changes."""
+NOT_QUERIES = re.compile(r"/log\?|[?&]watch=1|/apis$")
+"""Streams: one for each container, and those that tell of changes; and the question which kinds of
+objects there are, which a process asks once."""
 
 
 class KubernetesContract(SchedulerContract):
     """What the suite needs to know of this scheduler."""
 
     requires_resource = False
+    trials = TRIALS
     # Jobs and Pods are two lists; each object is patched or deleted by itself
     most_queries = {"describe": 2, "list": 2, "log": 2, "cancel": 3, "delete": 4}  # noqa: RUF012 - of the suite
     native_states = (
@@ -44,6 +47,10 @@ class KubernetesContract(SchedulerContract):
 
     def state_of(self, native):
         return pod_state({"spec": {"containers": [{}]}, "status": {"phase": native}})
+
+    @pytest.fixture
+    def scheduler_name(self):
+        return "kubernetes"
 
     @pytest.fixture
     def kubeconfig(self):
@@ -91,7 +98,7 @@ class KubernetesContract(SchedulerContract):
     def native_objects(self, kube, namespace):
         def names():
             found = []
-            for kind in (JOBS, SERVICES, PODS):
+            for kind in (JOBS, SERVICES, CONFIG_MAPS, PODS):
                 for item in kube.list_objects(Selection(kind, namespace, OURS)).items:
                     if "deletionTimestamp" not in item["metadata"]:
                         found.append(f"{kind.plural}/{item['metadata']['name']}")
@@ -132,6 +139,7 @@ class TestKubernetesOnAFake(KubernetesContract):
 
     timeout_s = 60
     many_replicas = 60
+    no_commands = "the fake API server opens no websockets"
 
     @pytest.fixture
     def image(self):
@@ -167,7 +175,7 @@ class TestKubernetesOnAFake(KubernetesContract):
 
     @pytest.fixture
     def queries(self, cluster):
-        return lambda: sum(not STREAM.search(r["target"]) for r in cluster.requests())
+        return lambda: sum(not NOT_QUERIES.search(r["target"]) for r in cluster.requests())
 
 
 @contextlib.contextmanager
@@ -198,6 +206,7 @@ def own_namespace():
 class TestKubernetes(KubernetesContract):
     """On the cluster of ``TORCHX_TEST_KUBECONFIG``, whose node has the image."""
 
+    no_commands = "what counts the calls passes no upgraded connections on, see test_inside.py"
     timeout_s = 100
     many_replicas = 12  # as many as a small node starts soon; more are tested on the fake
 
@@ -238,7 +247,7 @@ class TestKubernetes(KubernetesContract):
 
     @pytest.fixture
     def queries(self, relay):
-        return lambda: sum(not STREAM.search(call) for call in relay.calls)
+        return lambda: sum(not NOT_QUERIES.search(call) for call in relay.calls)
 
     def test_a_signal_is_a_negative_exit_code(self, jobs):
         # the first process of a container cannot kill itself: another one is the first here

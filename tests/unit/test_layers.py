@@ -200,10 +200,13 @@ PRIVATE_ELSEWHERE = {
     "torchx.schedulers.local_scheduler._launch -> torchx.specs._serialize",
     # handles are completed from the records alone: the scheduler takes 20 ms to import
     "torchx.cli._completion -> torchx.schedulers.local_scheduler._store",
+    "torchx.cli._handles -> torchx.schedulers.local_scheduler._store",
     # a component of ours whose helper is made of parts of the finder
     "torchx.components.utils -> torchx.specs._hydra",
     # a role runs in the copy of a workspace, if its directory is one
     "torchx.schedulers.slurm_scheduler._scheduler -> torchx.workspace._copies",
+    # the source of a job is an archive like the context of an image
+    "torchx.schedulers.aws_sagemaker_scheduler._source -> torchx.workspace._tar",
     # two rooms of one subject each, that share the width of a terminal
     "torchx.cli._parser -> torchx.util._terminal",
     "torchx.specs._component_parser -> torchx.util._terminal",

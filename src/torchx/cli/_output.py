@@ -20,7 +20,7 @@ DATE_FORMAT = "%Y-%m-%d %H:%M:%S"
 class Palette:
     """Escape sequences for one stream; all empty where colour is not wanted."""
 
-    __slots__ = ("bold", "endc", "gray", "green", "orange", "red")
+    __slots__ = ("bold", "endc", "gray", "green", "orange", "red", "yellow")
 
     def __init__(self, enabled: bool) -> None:
         self.green = "\033[32m" if enabled else ""
@@ -28,6 +28,7 @@ class Palette:
         self.gray = "\033[2m" if enabled else ""
         self.bold = "\033[1m" if enabled else ""
         self.red = "\033[31m" if enabled else ""
+        self.yellow = "\033[33m" if enabled else ""
         self.endc = "\033[0m" if enabled else ""
 
 
@@ -113,6 +114,8 @@ def configure_logging(level: int) -> None:
             logging.getLogger().setLevel(level)
         elif not logging.getLogger().handlers:
             logging.basicConfig(level=level, format=form, datefmt=DATE_FORMAT)
+            for handler in logging.getLogger().handlers:
+                handler.setFormatter(_masking(form))
             _settings.logging_is_ours = True
 
     if "logging" in sys.modules:
@@ -121,13 +124,46 @@ def configure_logging(level: int) -> None:
         configure_later(configure)
 
 
+def _masking(form: str) -> "logging.Formatter":
+    """Formats records, tracebacks and all, without what looks secret in them."""
+    import logging
+
+    from torchx._secrets import mask_message
+
+    class Masking(logging.Formatter):
+        def format(self, record: logging.LogRecord) -> str:
+            return mask_message(super().format(record))
+
+    return Masking(form, DATE_FORMAT)
+
+
 def out(text: str, end: str = "\n") -> None:
     """Writes a result to stdout at once; to nowhere if it was closed from the start."""
     stdout = sys.stdout
     if stdout is None:
         return
-    stdout.write(text + end)
-    stdout.flush()
+    write(stdout, text + end)
+
+
+def write(stream: "TextIO", text: str) -> None:
+    """Writes to the stream at once.
+
+    Raises:
+        BrokenPipeError: if nobody reads it any more.
+        UnwritableOutput: if it cannot be written, as on a full disk.
+    """
+    try:
+        stream.write(text)
+        stream.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as err:
+        if stream is sys.stdout:
+            close_stdout()  # or the interpreter would fail on what is left, once more
+        from torchx.errors import UnwritableOutput
+
+        msg = f"the output cannot be written: {err.strerror or err}"
+        raise UnwritableOutput(msg) from None
 
 
 def out_json(value: object) -> None:
@@ -152,7 +188,9 @@ def error_json(kind: str, message: str, hint: str | None = None) -> None:
     """Writes the JSON form of an error, once, and only where JSON was asked for."""
     if not _settings.json or _settings.json_written:
         return
-    error = {"type": kind, "message": message}
+    from torchx._secrets import mask_message
+
+    error = {"type": kind, "message": mask_message(message)}
     if hint:
         error["hint"] = hint
     out_json({"error": error})

@@ -27,13 +27,17 @@ COMMANDS: dict[str, str] = {
     "configure": "torchx.cli.cmd_configure:CmdConfigure",
     "delete": "torchx.cli.cmd_delete:CmdDelete",
     "describe": "torchx.cli.cmd_describe:CmdDescribe",
+    "exec": "torchx.cli.cmd_exec:CmdExec",
     "list": "torchx.cli.cmd_list:CmdList",
     "log": "torchx.cli.cmd_log:CmdLog",
     "plugins": "torchx.cli.cmd_plugins:CmdPlugins",
+    "port-forward": "torchx.cli.cmd_port_forward:CmdPortForward",
     "run": "torchx.cli.cmd_run:CmdRun",
     "runopts": "torchx.cli.cmd_runopts:CmdRunopts",
+    "shell": "torchx.cli.cmd_shell:CmdShell",
     "status": "torchx.cli.cmd_status:CmdStatus",
     "tracker": "torchx.cli.cmd_tracker:CmdTracker",
+    "why": "torchx.cli.cmd_why:CmdWhy",
 }
 
 
@@ -176,7 +180,7 @@ def main(argv: list[str] | None = None) -> None:
 
             _completion.complete(get_sub_cmds())
         argv = sys.argv[1:]
-    if list(argv) == ["--version"]:
+    if list(argv) in (["--version"], ["-V"]):
         sys.stdout.write(f"torchx-{__version__}\n")
         raise SystemExit(0)
     subcmds = get_sub_cmds()

@@ -16,6 +16,12 @@ from torchx.schedulers._core.checks import (
     ends_on_failure,
     fields_left_out,
 )
+from torchx.schedulers._core.executing import (
+    ExecRequest,
+    ReplicaNotRunning,
+    cannot_execute,
+    cannot_forward,
+)
 from torchx.schedulers._core.exits import from_shell, one_line_json
 from torchx.schedulers._core.log_query import LogChunk, LogKey, LogQuery
 from torchx.schedulers._core.logs import merge_by_time
@@ -57,6 +63,8 @@ from torchx.workspace.api import WorkspaceMixin
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from torchx.schedulers._core.causes import Explanation, Rule
+    from torchx.schedulers._core.ports import PortConnection
     from torchx.schedulers._core.verbs import LogReader
 
 __all__ = [
@@ -69,6 +77,7 @@ __all__ = [
     "AppState",
     "CfgVal",
     "DescribeAppResponse",
+    "ExecRequest",
     "FailedReplica",
     "InvalidRunConfigException",
     "ListAppResponse",
@@ -78,6 +87,7 @@ __all__ = [
     "LogQuery",
     "LogReport",
     "ReplicaKey",
+    "ReplicaNotRunning",
     "ReplicaSnapshot",
     "Role",
     "RoleStatus",
@@ -265,6 +275,30 @@ class Scheduler(abc.ABC, Generic[T]):
             reader = _log_reader(self, snapshot)
             return verbs.failed_replicas(verbs.with_causes(snapshot, reader), reader, max_lines)
 
+    def cause_rules(self) -> "Sequence[Rule]":
+        """Hook: what this backend's words for waits and failures mean, the most exact first."""
+        return ()
+
+    def explain(self, app_id: str) -> "Explanation | None":
+        """Why the app waits, failed or was lost, from one look; ``None`` if it is unknown."""
+        from torchx.schedulers._core import explaining
+
+        with one_look():
+            snapshot = self.overview(app_id)
+            if snapshot is None:
+                return None
+            reader = _log_reader(self, snapshot) if _defines(self, "read_logs") else None
+            return explaining.explain(snapshot, reader, self.cause_rules())
+
+    def overview(self, app_id: str) -> AppSnapshot | None:
+        """All that is known of an app, as far as ``describe`` tells where there is no ``look``."""
+        if _defines(self, "look"):
+            return self.snapshot(app_id)
+        from torchx.schedulers._core.explaining import from_response
+
+        found = self.describe(app_id)
+        return None if found is None else from_response(found)
+
     # -- ending -------------------------------------------------------------------------------
 
     def end(self, snapshot: AppSnapshot) -> None:
@@ -344,6 +378,24 @@ class Scheduler(abc.ABC, Generic[T]):
 
     def close(self) -> None:
         """Releases local resources. May be called again."""
+
+    # -- inside a replica -------------------------------------------------------------------
+
+    def execute(self, snapshot: AppSnapshot, replica: ReplicaSnapshot, request: ExecRequest) -> int:
+        """Hook: runs a command in a replica that runs, with its environment and directory.
+
+        Only called where ``features.execute`` is true.
+
+        Returns:
+            Its exit code as a shell tells it: 128 and the number of a signal that ended it.
+        """
+        raise cannot_execute(self.backend, replica)
+
+    def open_port(
+        self, snapshot: AppSnapshot, replica: ReplicaSnapshot, port: int
+    ) -> "PortConnection":
+        """Hook: a new connection to a port of a replica that runs."""
+        raise cannot_forward(self.backend, replica, port)
 
     # -- logs ---------------------------------------------------------------------------------
 

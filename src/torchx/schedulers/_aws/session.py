@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from torchx.errors import NotInstalled
+from torchx.version import __version__
 
 from .errors import translate_errors
 
@@ -136,8 +137,6 @@ class AwsService:
 
 def _config(attempts: int | None) -> Any:
     from botocore.config import Config
-
-    from torchx.version import __version__
 
     more: dict[str, Any] = {}
     if attempts is not None:

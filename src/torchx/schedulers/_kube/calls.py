@@ -39,10 +39,12 @@ class Kind:
 
 PODS = Kind("", "v1", "pods", "Pod")
 SERVICES = Kind("", "v1", "services", "Service")
+CONFIG_MAPS = Kind("", "v1", "configmaps", "ConfigMap")
 EVENTS = Kind("", "v1", "events", "Event")
 JOBS = Kind("batch", "v1", "jobs", "Job")
 JOB_SETS = Kind("jobset.x-k8s.io", "v1alpha2", "jobsets", "JobSet")
 VOLCANO_JOBS = Kind("batch.volcano.sh", "v1alpha1", "jobs", "Job")
+VOLCANO_COMMANDS = Kind("bus.volcano.sh", "v1alpha1", "commands", "Command")
 WORKLOADS = Kind("kueue.x-k8s.io", "v1beta1", "workloads", "Workload")
 LOCAL_QUEUES = Kind("kueue.x-k8s.io", "v1beta1", "localqueues", "LocalQueue")
 APP_WRAPPERS_V1BETA1 = Kind("workload.codeflare.dev", "v1beta1", "appwrappers", "AppWrapper")

@@ -3,14 +3,16 @@
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torchx._docker import connect
 from torchx.schedulers.api import (
     AppSnapshot,
+    ExecRequest,
     LogChunk,
     LogQuery,
     ReplicaKey,
+    ReplicaSnapshot,
     Scheduler,
     SchedulerFeatures,
 )
@@ -25,6 +27,9 @@ from ._launch import launch
 from ._options import Opts
 from ._render import render_request
 from ._request import LABEL_APP_ID, DockerJob, build_request
+
+if TYPE_CHECKING:
+    from torchx.schedulers.causes import Rule
 
 
 class DockerScheduler(SdkContainers, DockerWorkspaceMixin, Scheduler[Opts]):
@@ -44,6 +49,7 @@ class DockerScheduler(SdkContainers, DockerWorkspaceMixin, Scheduler[Opts]):
         retries=frozenset({RetryPolicy.REPLICA}),
         mounts=True,
         event_wait=True,
+        execute=True,
     )
     # an image that this daemon has built need not go through a registry
     _runs_elsewhere = False
@@ -127,6 +133,12 @@ class DockerScheduler(SdkContainers, DockerWorkspaceMixin, Scheduler[Opts]):
         """Lines of these replicas in the order of time; all attempts of a replica are one."""
         return _follow.read_logs(self._daemon, _logs.sources_of(snapshot, replicas), query)
 
+    def cause_rules(self) -> "Sequence[Rule]":
+        """What the words of this backend mean."""
+        from ._causes import RULES
+
+        return RULES
+
     # -- ending -----------------------------------------------------------------------------
 
     def end(self, snapshot: AppSnapshot) -> None:
@@ -140,6 +152,14 @@ class DockerScheduler(SdkContainers, DockerWorkspaceMixin, Scheduler[Opts]):
     def remove(self, snapshot: AppSnapshot) -> None:
         """Ends the containers if they run, and removes them, and the network with the last."""
         _ending.remove(self._daemon, snapshot)
+
+    # -- inside a replica -------------------------------------------------------------------
+
+    def execute(self, snapshot: AppSnapshot, replica: ReplicaSnapshot, request: ExecRequest) -> int:
+        """Runs a command in the container of the replica."""
+        from ._execute import execute
+
+        return execute(self._docker_client, replica.native_id, request)
 
 
 def create_scheduler(session_name: str, **kwargs: object) -> DockerScheduler:

@@ -1,9 +1,6 @@
 """Runs apps as Jobs of a Kubernetes cluster: the scheduler ``kubernetes``."""
 
-from ._compat import KubernetesOpts, pod_labels, sanitize_for_serialization
-from ._options import Opts
-from ._pod import ANNOTATION_ISTIO_SIDECAR, LABEL_INSTANCE_TYPE, PLACEHOLDER_FIELD_PATH
-from ._request import (
+from torchx.schedulers._kube.apps.labels import (
     LABEL_APP_NAME,
     LABEL_KUBE_APP_NAME,
     LABEL_ORGANIZATION,
@@ -12,14 +9,25 @@ from ._request import (
     LABEL_ROLE_NAME,
     LABEL_UNIQUE_NAME,
     LABEL_VERSION,
+)
+from torchx.schedulers._kube.apps.pods import (
+    ANNOTATION_ISTIO_SIDECAR,
+    LABEL_INSTANCE_TYPE,
+    PLACEHOLDER_FIELD_PATH,
     RESERVED_MEMMB,
     RESERVED_MILLICPU,
-    KubernetesJob,
 )
+
+from ._compat import KubernetesOpts, pod_labels, sanitize_for_serialization
+from ._options import Opts
+from ._request import KubernetesJob
 from ._scheduler import KubernetesScheduler, create_scheduler
+from ._states import JOB_STATE, TASK_STATE
+from ._volcano import RETRY_POLICIES
 
 __all__ = [
     "ANNOTATION_ISTIO_SIDECAR",
+    "JOB_STATE",
     "LABEL_APP_NAME",
     "LABEL_INSTANCE_TYPE",
     "LABEL_KUBE_APP_NAME",
@@ -32,6 +40,8 @@ __all__ = [
     "PLACEHOLDER_FIELD_PATH",
     "RESERVED_MEMMB",
     "RESERVED_MILLICPU",
+    "RETRY_POLICIES",
+    "TASK_STATE",
     "KubernetesJob",
     "KubernetesOpts",
     "KubernetesScheduler",

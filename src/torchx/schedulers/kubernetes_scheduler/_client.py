@@ -1,51 +1,60 @@
-"""The calls that leave the process: submit, look, end, remove, and waiting for changes."""
+"""The calls that leave the process: submit, look, list, end, remove."""
 
 import copy
-import time
-from collections.abc import Iterable, Iterator
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import InvalidInput, JobStartError, TorchXError, UnsupportedRequest
-from torchx.schedulers._kube.calls import EVENTS, JOBS, PODS, SERVICES, WORKLOADS, Selection
-from torchx.schedulers._kube.client import MARK, KubeClient, Listed
-from torchx.schedulers._kube.errors import AlreadyExists, ApiError, Forbidden, NotFound
-from torchx.schedulers.api import AppState
+from torchx.schedulers._kube.apps.app import (
+    App,
+    Object,
+    ended_mark,
+    group_jobs,
+    parse_app,
+    queue_of,
+)
+from torchx.schedulers._kube.apps.labels import (
+    ANNOTATION_ENDED,
+    LABEL_QUEUE,
+    LABEL_UNIQUE_NAME,
+)
+from torchx.schedulers._kube.apps.look import (
+    Looked,
+    leave_queue,
+    list_ours,
+    list_pods_of,
+    look_at,
+    select,
+)
+from torchx.schedulers._kube.apps.snapshots import build_snapshot
+from torchx.schedulers._kube.calls import CONFIG_MAPS, SERVICES, VOLCANO_COMMANDS, Kind
+from torchx.schedulers._kube.client import MARK, KubeClient
+from torchx.schedulers._kube.errors import (
+    AlreadyExists,
+    ApiError,
+    Forbidden,
+    MissingKind,
+    NotFound,
+    NotSent,
+    ServerBusy,
+    Untrusted,
+)
+from torchx.schedulers.api import AppSnapshot, AppState
 from torchx.schedulers.ids import random_id
 
-from ._reasons import explanation, parse_ns, waiting_reason
-from ._request import (
-    ANNOTATION_ENDED,
-    LABEL_ORGANIZATION,
-    LABEL_UNIQUE_NAME,
-    MANAGED_BY,
-    KubernetesJob,
-)
-from ._states import App, condition, is_over, parse_app, pod_state, queue_of
+from ._kinds import GROUPS, KINDS, ObjectKind, kind_of_pods
+from ._request import KubernetesJob
+from ._states import ends_itself, is_over, row_state
 
-OURS = f"{LABEL_ORGANIZATION}={MANAGED_BY}"
-_JOB_UID_LABEL = "kueue.x-k8s.io/job-uid"
-_NEWS_AFTER_S = 2.0
-"""How old something that does not start is before its events are asked for."""
+_ROWS_WITH_PODS = 50
+"""Of so many live apps a list looks at the pods; of more, the words of the objects do."""
+_LARGEST_BYTES = 1_500_000
+"""Of one object: more is not stored by most clusters, which say so in many ways."""
 
 logger = get_logger(__name__)
-
-
-@dataclass(frozen=True)
-class Looked:
-    """One look at an app: what the lists gave, from which a watch goes on."""
-
-    app: App
-    jobs: Listed
-    pods: Listed
-
-
-def selections(namespace: str, name: str) -> tuple[Selection, Selection]:
-    """The Jobs and the Pods of an app."""
-    labels = f"{OURS},{LABEL_UNIQUE_NAME}={name}"
-    return Selection(JOBS, namespace, labels), Selection(PODS, namespace, labels)
 
 
 # -- submitting ----------------------------------------------------------------------------------
@@ -54,20 +63,22 @@ def selections(namespace: str, name: str) -> tuple[Selection, Selection]:
 def submit(kube: KubeClient, job: KubernetesJob) -> None:
     """Makes all objects and lets them start; leaves nothing behind if that fails.
 
+    Nothing runs before all of them are there, wherever this process is killed: a single Job is let
+    go by one request, and of several none runs before the gate is there, which comes last.
+
     Raises:
         JobStartError: if another app has the name.
         TorchXError: whatever the cluster says.
     """
     mark = random_id()
     begun: list[str] = []
+    _check_size(job)
     try:
         with _translated(job):
             owners = [_create_job(kube, job, body, mark, begun) for body in job.jobs]
-            if job.service is not None:
-                service = _marked(job.service, mark)
-                service["metadata"]["ownerReferences"] = owners
-                kube.create(SERVICES, job.namespace, service)
+            _create_owned(kube, SERVICES, job.service, mark, owners)
             _release(kube, job)
+            _create_owned(kube, CONFIG_MAPS, job.gate, mark, owners)
     except BaseException:
         _take_back(kube, job, begun)
         raise
@@ -80,9 +91,13 @@ def _create_job(
     name = body["metadata"]["name"]
     begun.append(name)
     try:
-        made = kube.create(JOBS, job.namespace, _marked(body, mark))
-    except AlreadyExists:
-        begun.remove(name)  # it is somebody else's
+        body = _marked(_unqueued(body, job), mark)
+        made = kube.create(KINDS[job.api].kind, job.namespace, body)
+    except (ApiError, NotSent, Untrusted) as err:
+        if not isinstance(err, ServerBusy):
+            begun.remove(name)  # it was not made; one that exists is somebody else's
+        if isinstance(err, MissingKind):
+            raise _no_operator(kube, job.api, err) from None
         raise
     for key in ("backoffLimitPerIndex", "maxFailedIndexes"):
         if key in body["spec"] and key not in made["spec"]:
@@ -92,11 +107,60 @@ def _create_job(
             )
             raise UnsupportedRequest(msg)
     return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
+        "apiVersion": body["apiVersion"],
+        "kind": body["kind"],
         "name": name,
         "uid": made["metadata"]["uid"],
     }
+
+
+def _create_owned(
+    kube: KubeClient,
+    kind: Kind,
+    body: dict[str, Any] | None,
+    mark: str,
+    owners: list[dict[str, Any]],
+) -> None:
+    """Makes an object that goes when the last of the Jobs is gone; ``None`` for none."""
+    if body is not None:
+        owned = _marked(body, mark)
+        owned["metadata"]["ownerReferences"] = owners
+        kube.create(kind, body["metadata"]["namespace"], owned)
+
+
+def _unqueued(body: dict[str, Any], job: KubernetesJob) -> dict[str, Any]:
+    """A Job as it is made: its queue would let it go before the other objects are there."""
+    labels = body["metadata"]["labels"]
+    if LABEL_QUEUE not in labels or len(job.objects) == 1:
+        return body
+    kept = {name: value for name, value in labels.items() if name != LABEL_QUEUE}
+    return {**body, "metadata": {**body["metadata"], "labels": kept}}
+
+
+def _no_operator(kube: KubeClient, api: str, err: MissingKind) -> MissingKind:
+    """Names the kinds of objects that the cluster does have."""
+    try:
+        groups = kube.groups()
+    except TorchXError:
+        return err
+    known = [name for name, group in GROUPS.items() if group in groups]
+    msg = (
+        f"the cluster has no {KINDS[api].kind.plural}.{GROUPS[api]} for `job_api={api}`, "
+        f"it can run: {', '.join(f'`job_api={name}`' for name in known)}"
+    )
+    return MissingKind(msg, err.code, err.status)
+
+
+def _check_size(job: KubernetesJob) -> None:
+    for body in job.jobs:
+        size = len(json.dumps(body)) if len(body["spec"].get("tasks", "")) > 100 else 0
+        if size > _LARGEST_BYTES:
+            msg = (
+                f"`{job.name}` has {len(body['spec']['tasks'])} replicas, as one object of Volcano "
+                f"{size / 1e6:.1f} MB, of which a cluster keeps 1.5 MB: use `job_api=job` or "
+                "`job_api=jobset`, whose size does not grow"
+            )
+            raise InvalidInput(msg)
 
 
 def _marked(body: dict[str, Any], mark: str) -> dict[str, Any]:
@@ -108,18 +172,21 @@ def _marked(body: dict[str, Any], mark: str) -> dict[str, Any]:
 
 
 def _release(kube: KubeClient, job: KubernetesJob) -> None:
-    """Lets the Jobs start, once all objects are there; those in a queue are left to that."""
-    if any("kueue.x-k8s.io/queue-name" in body["metadata"]["labels"] for body in job.jobs):
-        return
+    """Lets the Jobs start, or puts them into their queue, which does so."""
+    if len(job.objects) == 1:
+        return  # it was made like that
     for body in job.jobs:
-        if body["spec"].get("suspend"):
-            kube.patch(JOBS, job.namespace, body["metadata"]["name"], {"spec": {"suspend": False}})
+        queue = body["metadata"]["labels"].get(LABEL_QUEUE)
+        changes: dict[str, Any] = {"spec": {"suspend": False}}
+        if queue:
+            changes = {"metadata": {"labels": {LABEL_QUEUE: queue}}}
+        kube.patch(KINDS[job.api].kind, job.namespace, body["metadata"]["name"], changes)
 
 
 def _take_back(kube: KubeClient, job: KubernetesJob, names: Iterable[str]) -> None:
     for name in names:
         try:
-            kube.delete(JOBS, job.namespace, name)
+            kube.delete(KINDS[job.api].kind, job.namespace, name)
         except TorchXError as err:
             logger.warning(
                 "Job `%s` could not be taken back, remove it with `torchx delete kubernetes:///%s`:"
@@ -144,6 +211,10 @@ class _NameTaken(JobStartError, InvalidInput):
     """Another app has this name."""
 
 
+_BESIDE = {kind.name: kind for kind in (SERVICES, CONFIG_MAPS)}
+"""Kinds of objects beside the main ones."""
+
+
 def validate(kube: KubeClient, job: KubernetesJob) -> None:
     """Lets the server check all objects.
 
@@ -152,9 +223,11 @@ def validate(kube: KubeClient, job: KubernetesJob) -> None:
         BackendUnavailable: if it cannot be reached.
     """
     for body in job.objects:
-        kind = SERVICES if body is job.service else JOBS
+        kind = _BESIDE.get(body["kind"], KINDS[job.api].kind)
         try:
             kube.validate(kind, job.namespace, body)
+        except MissingKind as err:
+            raise _no_operator(kube, job.api, err) from None
         except InvalidInput as err:
             raise InvalidInput(f"Invalid job spec: {err}") from None
 
@@ -162,143 +235,144 @@ def validate(kube: KubeClient, job: KubernetesJob) -> None:
 # -- looking -------------------------------------------------------------------------------------
 
 
-def look(kube: KubeClient, namespace: str, name: str) -> Looked | None:
-    """Two questions about one app; ``None`` if there are no Jobs of it."""
-    of_jobs, of_pods = selections(namespace, name)
-    jobs = kube.list_objects(of_jobs)
-    if not jobs.items:
-        return None
-    pods = kube.list_objects(of_pods)
-    app = parse_app(f"{namespace}:{name}", jobs.items, pods.items)
-    return None if app is None else Looked(app, jobs, pods)
+def look(
+    kube: KubeClient, namespace: str, name: str, known: ObjectKind | None
+) -> tuple[Looked, ObjectKind] | None:
+    """Two questions about one app; ``None`` if there are no objects of it.
 
-
-def explain(kube: KubeClient, app: App) -> dict[str, str]:
-    """Why Jobs do not start, where neither they nor their pods say it; by the name of the Job."""
-    namespace = app.id.partition(":")[0]
-    found: dict[str, str] = {}
-    for name, job in app.jobs.items():
+    Args:
+        known: what it is made of; without, its pods tell, and each kind is asked for if there are
+            none.
+    """
+    if known is not None:
+        looked = look_at(kube, known.kind, namespace, name)
+        return None if looked is None else (looked, known)
+    pods = kube.list_objects(select(KINDS["job"].kind, namespace, name)[1])
+    found = kind_of_pods(pods.items)
+    for kind in [found] if found is not None else KINDS.values():
         try:
-            words = _explanation(kube, namespace, job, app.pods.get(name, ()), queue_of(app))
-        except (Forbidden, NotFound) as err:
-            logger.debug("why `%s` waits is not known: %s", name, err)
-            return found
-        if words:
-            found[name] = words
-            return found  # one tells enough, and costs a question
+            looked = look_at(kube, kind.kind, namespace, name, pods)
+        except Forbidden:
+            if kind is found or kind.api == "job":
+                raise
+            continue  # who may not look at this kind has none of it
+        if looked is not None:
+            return looked, kind
+    return None
+
+
+def list_apps(
+    kube: KubeClient, namespace: str, kinds: Sequence[ObjectKind]
+) -> list[tuple[ObjectKind, AppSnapshot]]:
+    """All apps of TorchX in a namespace, the latest first."""
+    found: list[tuple[str, ObjectKind, App]] = []
+    for kind in kinds:
+        try:
+            jobs = list_ours(kube, kind.kind, namespace)
+        except Forbidden as err:
+            if kind.api == "job":
+                raise
+            logger.debug("apps of `job_api=%s` are not listed: %s", kind.api, err)
+            continue
+        for app_id, own in group_jobs(jobs).items():
+            app = parse_app(app_id, own, ())
+            if app is not None:
+                made = str(own[0]["metadata"].get("creationTimestamp"))
+                found.append((made, kind, app))
+    found.sort(key=lambda row: row[0], reverse=True)
+    live = _look_at_pods(kube, namespace, [(kind, app) for _, kind, app in found])
+    return [
+        (
+            kind,
+            live.get(app.id)
+            or AppSnapshot(app.id, name=app.name, native_state=row_state(app, kind.api)),
+        )
+        for _, kind, app in found
+    ]
+
+
+def _look_at_pods(
+    kube: KubeClient, namespace: str, apps: Sequence[tuple[ObjectKind, App]]
+) -> dict[str, AppSnapshot]:
+    """The apps that have not ended, by one question, if there are not too many."""
+    active = (AppState.PENDING, AppState.RUNNING)
+    live = [(kind, app) for kind, app in apps if row_state(app, kind.api) in active]
+    if not 0 < len(live) <= _ROWS_WITH_PODS:
+        return {}
+    pods = list_pods_of(kube, namespace, [app.id.partition(":")[2] for _, app in live])
+    by_app: dict[str, list[Object]] = {}
+    for pod in pods:
+        labels: Mapping[str, str] = pod["metadata"]["labels"]
+        by_app.setdefault(labels[LABEL_UNIQUE_NAME], []).append(pod)
+    found = {}
+    for kind, app in live:
+        own = parse_app(app.id, app.jobs.values(), by_app.get(app.id.partition(":")[2], ()))
+        found[app.id] = build_snapshot(own or app, kind.reader)
     return found
 
 
-def _explanation(kube: KubeClient, namespace: str, job: Any, pods: Any, queue: str) -> str:
-    if condition(job, "Suspended") or job["spec"].get("suspend"):
-        return _queue_says(kube, namespace, job) if queue else ""
-    if is_over(job):
-        return ""
-    waiting = [pod for pod in pods if pod_state(pod) is AppState.PENDING]
-    subject = job if not pods else next((p for p in waiting if not waiting_reason(p)), None)
-    if subject is None or _age_s(subject) < _NEWS_AFTER_S:
-        return ""
-    fields = f"involvedObject.uid={subject['metadata']['uid']}"
-    return explanation(kube.list_objects(Selection(EVENTS, namespace, fields=fields)).items)
-
-
-def _queue_says(kube: KubeClient, namespace: str, job: Any) -> str:
-    labels = f"{_JOB_UID_LABEL}={job['metadata']['uid']}"
-    for workload in kube.list_objects(Selection(WORKLOADS, namespace, labels)).items:
-        for item in (workload.get("status") or {}).get("conditions") or ():
-            if item.get("type") in ("QuotaReserved", "Evicted") and item.get("message"):
-                if item["type"] == "QuotaReserved" and item["status"] == "True":
-                    continue
-                return f"{item.get('reason', '')}: {item['message']}"
-    return ""
-
-
-def _age_s(obj: Any) -> float:
-    made_ns = parse_ns(obj["metadata"].get("creationTimestamp"))
-    return 0.0 if made_ns is None else time.time() - made_ns / 1e9
-
-
-def list_jobs(kube: KubeClient, namespace: str) -> list[dict[str, Any]]:
-    """All Jobs of TorchX in a namespace."""
-    return kube.list_objects(Selection(JOBS, namespace, OURS)).items
-
-
-def list_pods_of(kube: KubeClient, namespace: str, names: Iterable[str]) -> list[dict[str, Any]]:
-    """The pods of some apps, by one question."""
-    labels = f"{OURS},{LABEL_UNIQUE_NAME} in ({','.join(names)})"
-    return kube.list_objects(Selection(PODS, namespace, labels)).items
+def pod_group(job: Object) -> str:
+    """Name of the group in which Volcano places the pods of a Job."""
+    return f"{job['metadata']['name']}-{job['metadata']['uid']}"
 
 
 # -- ending --------------------------------------------------------------------------------------
 
 
-def end(kube: KubeClient, app: App, word: str, spared: Iterable[str] = ()) -> None:
-    """Ends the Jobs that are not over: they keep their objects, and lose their pods.
+def end(
+    kube: KubeClient, app: App, kind: ObjectKind, word: str, spared: Iterable[str] = ()
+) -> None:
+    """Ends the objects that are not over: they stay, and lose their pods.
 
     Args:
         word: ``cancelled`` or ``failed``, noted on them.
-        spared: Jobs that come to their end by themselves.
+        spared: objects that come to their end by themselves.
     """
     namespace = app.id.partition(":")[0]
-    changes = {"metadata": {"annotations": {ANNOTATION_ENDED: word}}, "spec": {"suspend": True}}
+    changes: dict[str, Any] = {"metadata": {"annotations": {ANNOTATION_ENDED: word}}}
+    if kind.suspends:
+        changes["spec"] = {"suspend": True}
     for name, job in app.jobs.items():
         if is_over(job) or name in spared:
             continue
+        if word == "failed" and (ends_itself(job) or ended_mark(job)):
+            continue
         try:
-            if queue_of(app):
-                _leave_queue(kube, namespace, job)
-            kube.patch(JOBS, namespace, name, changes)
+            if kind.suspends and queue_of(app):
+                leave_queue(kube, namespace, job)
+            kube.patch(kind.kind, namespace, name, changes)
+            if not kind.suspends:
+                kube.create(VOLCANO_COMMANDS, namespace, _command(job, word))
         except NotFound:
-            logger.debug("Job `%s` is gone meanwhile", name)
+            logger.debug("%s `%s` is gone meanwhile", kind.kind.name, name)
 
 
-def _leave_queue(kube: KubeClient, namespace: str, job: Any) -> None:
-    """Takes a Job out of its queue, which would let it go on otherwise."""
-    labels = f"{_JOB_UID_LABEL}={job['metadata']['uid']}"
-    for workload in kube.list_objects(Selection(WORKLOADS, namespace, labels)).items:
-        name = workload["metadata"]["name"]
-        kube.patch(WORKLOADS, namespace, name, {"spec": {"active": False}})
+def _command(job: Object, word: str) -> dict[str, Any]:
+    """Tells Volcano to end a Job."""
+    name = job["metadata"]["name"]
+    target = {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "name": name,
+        "uid": job["metadata"]["uid"],
+        "controller": True,
+    }
+    return {
+        "apiVersion": VOLCANO_COMMANDS.api_version,
+        "kind": "Command",
+        "metadata": {"name": f"{name}-{random_id(8)}", "ownerReferences": [target]},
+        "action": "AbortJob" if word == "cancelled" else "TerminateJob",
+        "target": target,
+        "reason": "torchx",
+    }
 
 
-def remove(kube: KubeClient, app: App) -> None:
+def remove(kube: KubeClient, app: App, kind: ObjectKind) -> None:
     """Removes all objects; their pods end and go as well."""
     namespace, _, name = app.id.partition(":")
     for job in app.jobs:
-        kube.delete(JOBS, namespace, job)
-    if sum(role.replicas for role in app.roles) > 1:
+        kube.delete(kind.kind, namespace, job)
+    if kind.api == "job" and sum(role.replicas for role in app.roles) > 1:
         kube.delete(SERVICES, namespace, name)
-
-
-# -- waiting -------------------------------------------------------------------------------------
-
-
-class Watches:
-    """The watches of the apps that somebody waits for; each is opened once."""
-
-    def __init__(self) -> None:
-        self._open: dict[str, Any] = {}
-
-    def wait(self, kube: KubeClient, app_id: str, looked: Looked, timeout_s: float) -> None:
-        """Returns when an object of the app has changed since the look, at the latest in time."""
-        from torchx.schedulers._kube.watch import Watch  # loads asyncio, which looks do not need
-
-        watch = self._open.get(app_id)
-        if watch is None:
-            namespace, _, name = app_id.partition(":")
-            of_jobs, of_pods = selections(namespace, name)
-            watch = Watch(kube, {of_jobs: looked.jobs, of_pods: looked.pods})
-            watch.__enter__()
-            self._open[app_id] = watch
-        try:
-            watch.wait(timeout_s)
-        except ApiError as err:
-            logger.warning("changes of `%s` are not reported: %s", app_id, err)
-            self.close(app_id)
-            time.sleep(timeout_s)
-
-    def close(self, app_id: str | None = None) -> None:
-        """Closes the watch of an app, all for ``None``."""
-        for name in [app_id] if app_id is not None else [*self._open]:
-            watch = self._open.pop(name, None)
-            if watch is not None:
-                watch.__exit__(None, None, None)
+    if kind.api == "job" and len(app.roles) > 1:
+        kube.delete(CONFIG_MAPS, namespace, name)

@@ -8,14 +8,13 @@ DNS label.
 import re
 from collections.abc import Sequence
 
-LABEL_CHARS = 63
-"""Length of a DNS label, and of the value of a label of Kubernetes."""
+from torchx.schedulers._kube.apps.labels import LABEL_CHARS
+from torchx.util.strings import normalize_str
+
 APP_CHARS = 40
 """Length of the name of an app; the rest is for the role and the number of the replica."""
 
 _RANDOM_END = re.compile("-[a-z0-9]+$")
-_NOT_IN_LABEL = re.compile("[^A-Za-z0-9._-]")
-_ENDS = re.compile("^[^A-Za-z0-9]+|[^A-Za-z0-9]+$")
 
 
 def app_name(unique: str) -> str:
@@ -34,7 +33,7 @@ def app_name(unique: str) -> str:
     return name[: APP_CHARS - len(end)].rstrip("-") + end
 
 
-def job_names(app: str, roles: Sequence[tuple[str, int]]) -> list[str]:
+def job_names(app: str, roles: Sequence[tuple[str, int]], after: str = "") -> list[str]:
     """Names of the Jobs of an app, one for each role, all different.
 
     >>> job_names("app-x1", [("trainer", 2), ("Trainer", 1)])
@@ -43,10 +42,11 @@ def job_names(app: str, roles: Sequence[tuple[str, int]]) -> list[str]:
     Args:
         app: as ``app_name`` gives it.
         roles: name and number of replicas of each.
+        after: what comes between such a name and the number of a replica.
     """
     names: list[str] = []
     for i, (role, replicas) in enumerate(roles):
-        room = LABEL_CHARS - len(app) - len(f"--{max(replicas - 1, 0)}")
+        room = LABEL_CHARS - len(app) - len(f"-{after}-{max(replicas - 1, 0)}")
         name = _label(role)[:room].strip("-") or "role"
         if f"{app}-{name}" in names:
             end = f"-r{i}"
@@ -57,6 +57,27 @@ def job_names(app: str, roles: Sequence[tuple[str, int]]) -> list[str]:
     return names
 
 
+def volcano_name(unique: str) -> str:
+    """Name of a Job of Volcano, as the published package makes it where a cluster accepts that.
+
+    >>> volcano_name("My_App-9-x7c2"), volcano_name("9-x7c2")
+    ('myapp-9-x7c2', 'a9-x7c2')
+    """
+    name = normalize_str(unique)
+    fits = name[:1].isalpha() and not name.endswith("-") and len(name) <= APP_CHARS
+    return name if fits else app_name(name)
+
+
+def task_names(app: str, roles: Sequence[tuple[str, int]]) -> list[str]:
+    """Names of the roles in those of the tasks of Volcano, ``<name>-<replica>``, all different.
+
+    >>> task_names("app-x1", [("My_Trainer", 2), ("mytrainer", 1)])
+    ['mytrainer', 'mytrainer-r1']
+    """
+    plain = [(normalize_str(role), replicas) for role, replicas in roles]
+    return [name.removeprefix(f"{app}-") for name in job_names(app, plain, after="0")]
+
+
 def container_name(role: str) -> str:
     """Name of the container of a role's program.
 
@@ -64,15 +85,6 @@ def container_name(role: str) -> str:
     'my-role'
     """
     return _label(role)[:LABEL_CHARS].strip("-") or "main"
-
-
-def label_value(text: str) -> str:
-    """The text as the value of a label.
-
-    >>> label_value("a/b+c"), label_value("-x-")
-    ('a.b.c', 'x')
-    """
-    return _ENDS.sub("", _ENDS.sub("", _NOT_IN_LABEL.sub(".", text))[:LABEL_CHARS])
 
 
 def _label(text: str) -> str:

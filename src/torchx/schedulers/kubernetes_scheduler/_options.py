@@ -8,7 +8,7 @@ from torchx.schedulers.api import StructuredOpts
 @dataclass
 class Opts(StructuredOpts):
     queue: str | None = None
-    """Queue to wait in: a LocalQueue of Kueue."""
+    """Queue to wait in: of Volcano, or a LocalQueue of Kueue for `job` and `jobset`."""
 
     namespace: str | None = None
     """Namespace of the objects; unset, that of the kubeconfig's context, else `default`."""
@@ -32,7 +32,8 @@ class Opts(StructuredOpts):
     """Number of EFA devices of each replica; unset, that of the resource; 0 for none."""
 
     job_api: str | None = None
-    """Objects that run the app: `job` (a Job for each role). Unset means `job`."""
+    """Objects that run the app: `job` (a Job for each role), `jobset` (a JobSet) or `volcano` (a
+    Job of Volcano). Unset means `job`; with `queue` what has queues there, Volcano first."""
 
     context: str | None = None
     """Context of the kubeconfig; unset, its current one."""

@@ -1,33 +1,45 @@
 """``kubernetes``: runs the roles of an app as Jobs of a cluster."""
 
+import copy
+import dataclasses
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torchx._startup.lazy_logger import get_logger
-from torchx.errors import BackendUnavailable, InvalidInput
+from torchx.errors import BackendUnavailable, InvalidInput, TorchXError
+from torchx.schedulers._kube.apps.clusters import Clusters, Home
+from torchx.schedulers._kube.apps.labels import label_value
+from torchx.schedulers._kube.apps.snapshots import build_snapshot
 from torchx.schedulers.api import (
     AppSnapshot,
+    ExecRequest,
     LogChunk,
     LogQuery,
     ReplicaKey,
+    ReplicaSnapshot,
     Scheduler,
     SchedulerFeatures,
 )
 from torchx.schedulers.ids import make_unique
-from torchx.specs.api import AppDef, AppDryRunInfo, AppState, CfgVal, RetryPolicy, runopts
+from torchx.specs.api import AppDef, AppDryRunInfo, AppState, CfgVal, runopts
 from torchx.workspace.docker_workspace import DockerWorkspaceMixin
 
 from ._compat import read_overlay
+from ._kinds import JOB_FEATURES, KINDS, ObjectKind, has_kueue, kind_for_queue
+from ._names import container_name
 from ._options import Opts
-from ._request import Facts, KubernetesJob, build_request, render_request
-from ._states import build_snapshot, group_jobs, parse_app, row_state
+from ._plan import Facts
+from ._request import KubernetesJob, build_request, render_request
+from ._states import ends_itself, is_over
 
-_ROWS_WITH_PODS = 50
-"""Of so many live apps a list looks at the pods; of more, the words of the Jobs do."""
+if TYPE_CHECKING:
+    from torchx.schedulers._kube.apps.app import App
+    from torchx.schedulers._kube.pods import PodPort
+    from torchx.schedulers.causes import Rule
+
 _VALIDATION_S = 10.0
-_Home = tuple[str | None, str | None]
-"""Kubeconfig and context; ``None`` for the user's own choice."""
+"""How long a dry run waits for each answer of the cluster."""
 
 logger = get_logger(__name__)
 
@@ -40,45 +52,17 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         docker_client: of Docker's SDK, for images with the user's code.
     """
 
-    features = SchedulerFeatures(
-        log_time_range=True,
-        delete_forgets=True,
-        durable=True,
-        replica_statuses=True,
-        exit_codes=True,
-        retries=frozenset({RetryPolicy.REPLICA}),
-        min_replicas=True,
-        mounts=True,
-        event_wait=True,
-        attempts=True,
-    )
+    features = JOB_FEATURES
 
     def __init__(self, session_name: str, client: Any = None, docker_client: Any = None) -> None:
         super().__init__("kubernetes", session_name, docker_client=docker_client)
-        self._given_client = client
-        self._clients: dict[_Home, Any] = {}
-        self._homes: dict[str, _Home] = {}
-        self._looked: dict[str, Any] = {}
-        self._watches: Any = None
-
-    def _kube(self, home: _Home = (None, None)) -> Any:
-        """The client of a cluster."""
-        if self._given_client is not None:
-            return self._given_client
-        if home not in self._clients:
-            from torchx.schedulers._kube.connect import connect
-
-            self._clients[home] = connect(*home)[0]
-        return self._clients[home]
+        self._clusters = Clusters(client)
+        self._kinds: dict[str, ObjectKind] = {}
+        self._groups: dict[Home, Mapping[str, Sequence[str]]] = {}
 
     def close(self) -> None:
         """Closes connections; they are opened again when needed."""
-        if self._watches is not None:
-            self._watches.close()
-        clients, self._clients = self._clients, {}
-        for client in clients.values():
-            client.transport.close()
-        self._looked.clear()
+        self._clusters.close()
         super().close()
 
     # -- submitting -------------------------------------------------------------------------
@@ -89,48 +73,62 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
     def _validate(self, app: AppDef, scheduler: str, cfg: object = None) -> None:
         """A role without a resource is accepted: its pods have no limits."""
 
-    def _submit_dryrun(self, app: AppDef, cfg: Opts) -> AppDryRunInfo[KubernetesJob]:
-        import copy
+    def _features_with(self, cfg: Any) -> SchedulerFeatures:
+        api = cfg.get("job_api") if isinstance(cfg, Mapping) else None
+        kind = KINDS.get(str(api))
+        return self.features if kind is None else kind.features
 
+    def _submit_dryrun(self, app: AppDef, cfg: Opts) -> AppDryRunInfo[KubernetesJob]:
         app = copy.copy(app)  # images that are pushed get other names
         app.roles = [copy.copy(role) for role in app.roles]
         images = self.dryrun_push_images(app, cfg)
-        overlays = {role.name: read_overlay(role) for role in app.roles}
-        facts = Facts(self._namespace(cfg.namespace, (cfg.kubeconfig, cfg.context)), overlays)
-        job = build_request(app, make_unique(app.name), cfg, facts)
+        overlays = {role.name: read_overlay(role, app) for role in app.roles}
+        home = (cfg.kubeconfig, cfg.context)
+        api, opts = self._choose_api(cfg, home)
+        facts = Facts(self._clusters.namespace(cfg.namespace, home), overlays, api)
+        job = build_request(app, make_unique(app.name), opts, facts)
         job.images_to_push = images
         if cfg.validate_spec and not images:
             self._validate_on_server(job)
         return AppDryRunInfo(job, render_request)
 
-    def _namespace(self, given: str | None, home: _Home) -> str:
-        """The namespace that was given, else that of the context, else ``default``."""
-        if given:
-            return given
-        from torchx.schedulers._kube.discover import load_config
-        from torchx.schedulers._kube.errors import NoCluster
-
+    def _choose_api(self, cfg: Opts, home: Home) -> tuple[str, Opts]:
+        """The kind of objects to run the app with, and the options for it."""
+        if cfg.job_api is not None or cfg.queue is None:
+            return cfg.job_api or "job", cfg
         try:
-            return load_config(*home).namespace or "default"
-        except NoCluster:
-            return "default"
+            why = self._clusters.reachable(home)
+            groups = {} if why else self._groups_of(home)
+        except TorchXError as err:
+            why = str(err)
+        if why:
+            logger.info("the app is planned for Volcano, which `queue` is for: %s", why)
+            return "volcano", cfg
+        api = kind_for_queue(groups)
+        if api == "job" and not has_kueue(groups):
+            logger.warning(
+                "the cluster has neither Volcano nor Kueue: `queue` is left out, given: `%s`",
+                cfg.queue,
+            )
+            return api, dataclasses.replace(cfg, queue=None)
+        return api, cfg
+
+    def _groups_of(self, home: Home) -> Mapping[str, Sequence[str]]:
+        """The API groups of a cluster, which are asked for once."""
+        if home not in self._groups:
+            self._groups[home] = self._clusters.kube(home).groups()
+        return self._groups[home]
 
     def _validate_on_server(self, job: KubernetesJob) -> None:
         """Lets the cluster check the objects; where it cannot be reached, that is said."""
-        from torchx.schedulers._kube.discover import load_config
-        from torchx.schedulers._kube.errors import NoCluster
-
         home = (job.kubeconfig, job.context)
-        if self._given_client is None:
-            try:
-                load_config(*home)
-            except NoCluster as err:
-                logger.info("the objects are not checked: %s", err)
-                return
+        if self._clusters.reachable(home):  # it says why not
+            logger.info("the objects are not checked, as there is no cluster to ask")
+            return
         from ._client import validate
 
         try:
-            validate(self._kube(home), job)
+            validate(self._clusters.kube(home).hurried(_VALIDATION_S), job)
         except BackendUnavailable as err:
             logger.warning("the objects are not checked by the cluster: %s", err)
 
@@ -146,110 +144,130 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         job = dryrun_info.request
         self.push_images(job.images_to_push)
         home = (job.kubeconfig, job.context)
-        submit(self._kube(home), self._by_digest(job))
-        self._homes[job.app_id] = home
+        submit(self._clusters.kube(home), self._by_digest(job))
+        self._clusters.settle(job.app_id, home)
+        self._kinds[job.app_id] = KINDS[job.api]
         return job.app_id
 
     def _by_digest(self, job: KubernetesJob) -> KubernetesJob:
         """The request with pushed images by their digests, which nobody can move."""
         if not job.images_to_push:
             return job
-        import copy
-
         pushed = copy.deepcopy(job)
-        for body in pushed.jobs:
-            for container in body["spec"]["template"]["spec"]["containers"]:
-                container["image"] = self.pushed_image(container["image"])
+        for container in containers_of(pushed.jobs):
+            container["image"] = self.pushed_image(container["image"])
         return pushed
 
     # -- looking ----------------------------------------------------------------------------
 
     def look(self, app_id: str) -> AppSnapshot | None:
-        """State and replicas of an app; ``None`` if the cluster has no Jobs of it."""
-        from ._client import explain, look
+        """State and replicas of an app; ``None`` if the cluster has no objects of it."""
+        from torchx.schedulers._kube.apps.look import explain
 
-        home, namespace, name = self._place(app_id)
-        kube = self._kube(home)
-        looked = look(kube, namespace, name)
-        if looked is None:
+        from ._client import look, pod_group
+
+        home, namespace, name = self._clusters.place(app_id)
+        if name != label_value(name):
+            return None  # no object can have such a name
+        kube = self._clusters.kube(home)
+        found = look(kube, namespace, name, self._kinds.get(app_id))
+        if found is None:
             self._forget(app_id)
             return None
-        snapshot = build_snapshot(looked.app)
+        looked, kind = found
+        app, reader = looked.app, kind.reader
+        snapshot = build_snapshot(app, reader)
         waiting = [r for r in snapshot.replicas if r.state is AppState.PENDING]
         untold = not snapshot.cancelled and not any(replica.reason for replica in waiting)
-        if waiting and untold and not looked.app.missing:
-            snapshot = build_snapshot(looked.app, explain(kube, looked.app))
-        if snapshot.terminal and self._watches is not None:
-            self._watches.close(looked.app.id)
-        self._looked[app_id] = looked
+        if waiting and untold and not app.half_submitted:
+            group_of = pod_group if kind.api == "volcano" else None
+            words = explain(kube, app, is_over, group_of)
+            snapshot = build_snapshot(app, reader, words)
+            self._clusters.puzzled(app_id, not words)
+        else:
+            self._clusters.puzzled(app_id, False)
+        if snapshot.terminal:
+            self._clusters.stop_watching(app.id)
+        self._kinds[app_id] = kind
+        self._clusters.looked[app_id] = looked
         return snapshot
 
-    def _place(self, app_id: str) -> tuple[_Home, str, str]:
-        """Cluster, namespace and name of an app."""
-        home = self._homes.get(app_id, (None, None))
-        namespace, colon, name = app_id.partition(":")
-        if not colon:
-            namespace, name = self._namespace(None, home), app_id
-        return home, namespace, name
-
     def _forget(self, app_id: str) -> None:
-        self._looked.pop(app_id, None)
-        if self._watches is not None:
-            self._watches.close(app_id)
+        self._kinds.pop(app_id, None)
+        self._clusters.forget(app_id)
 
     def look_all(self, cfg: Mapping[str, CfgVal] | None = None) -> Iterable[AppSnapshot]:
         """All apps of a namespace, the latest first."""
-        from ._client import list_jobs, list_pods_of
+        from ._client import list_apps
 
         opts = Opts.from_cfg(cfg or {})
         home = (opts.kubeconfig, opts.context)
-        kube = self._kube(home)
-        namespace = self._namespace(opts.namespace, home)
-        found = group_jobs(list_jobs(kube, namespace))
-        apps = [app for app_id, jobs in found.items() if (app := parse_app(app_id, jobs, ()))]
-        live = [app for app in apps if row_state(app) in (AppState.PENDING, AppState.RUNNING)]
-        looked: dict[str, AppSnapshot] = {}
-        if 0 < len(live) <= _ROWS_WITH_PODS:
-            pods = list_pods_of(kube, namespace, [app.id.partition(":")[2] for app in live])
-            for app in live:
-                own = parse_app(app.id, app.jobs.values(), pods)
-                looked[app.id] = build_snapshot(own or app)
-        return [
-            looked.get(app.id) or AppSnapshot(app.id, name=app.name, native_state=row_state(app))
-            for app in apps
-        ]
+        kube = self._clusters.kube(home)
+        groups = self._groups_of(home)
+        kinds = [k for k in KINDS.values() if k.kind.group in groups or k.api == "job"]
+        rows = list_apps(kube, self._clusters.namespace(opts.namespace, home), kinds)
+        self._kinds.update((snapshot.app_id, kind) for kind, snapshot in rows)
+        return [snapshot for _, snapshot in rows]
+
+    def describe_native(self, app_id: str) -> AppDryRunInfo[KubernetesJob] | None:
+        """The objects of the app as they are in the cluster; ``None`` if there are none."""
+        if self.snapshot(app_id) is None:
+            return None
+        _, namespace, name = self._clusters.place(app_id)
+        looked = self._clusters.looked[app_id]
+        jobs = [dict(job) for job in looked.app.jobs.values()]
+        request = KubernetesJob(name, namespace, jobs, api=self._kinds[app_id].api)
+        return AppDryRunInfo(request, render_request)
 
     def wait_for_change(self, app_id: str, timeout_s: float) -> None:
         """Returns as soon as an object of the app has changed, at the latest after the time."""
-        looked = self._looked.get(app_id)
+        looked = self._clusters.looked.get(app_id)
         if looked is None:
             time.sleep(timeout_s)
-            return
-        from ._client import Watches
-
-        self._watches = self._watches or Watches()
-        home, _, _ = self._place(app_id)
-        self._watches.wait(self._kube(home), looked.app.id, looked, timeout_s)
+        else:
+            self._clusters.wait(looked, timeout_s)
 
     def read_logs(
         self, snapshot: AppSnapshot, replicas: Sequence[ReplicaKey], query: LogQuery
     ) -> Iterator[LogChunk]:
         """Lines of these replicas in the order of time, of all containers of their pods."""
-        from ._client import selections
-        from ._logs import read_logs
+        from torchx.schedulers._kube.apps.logs import read_logs
 
-        home, namespace, name = self._place(snapshot.app_id)
-        start: dict[Any, Any] = {}
-        looked = self._looked.pop(snapshot.app_id, None)
-        if looked is not None:
-            of_jobs, of_pods = selections(namespace, name)
-            start = {of_jobs: looked.jobs, of_pods: looked.pods}
-        return read_logs(self._kube(home), f"{namespace}:{name}", replicas, query, start)
+        app_id = snapshot.app_id
+        home, namespace, name = self._clusters.place(app_id)
+        kind = self._kinds.get(app_id) or KINDS["job"]
+        looked = self._clusters.looked.pop(app_id, None)
+        start = {} if looked is None else looked.lists
+        kube, place = self._clusters.kube(home), f"{namespace}:{name}"
+        return read_logs(kube, place, replicas, query, start, kind.kind, kind.reader)
+
+    def cause_rules(self) -> "Sequence[Rule]":
+        """What the words of this backend mean."""
+        from ._causes import RULES
+
+        return RULES
+
+    # -- inside a replica -------------------------------------------------------------------
+
+    def execute(self, snapshot: AppSnapshot, replica: ReplicaSnapshot, request: ExecRequest) -> int:
+        """Runs a command in the container of the replica."""
+        from torchx.schedulers._kube.pods import execute
+
+        home, namespace, _ = self._clusters.place(snapshot.app_id)
+        container = container_name(replica.role)
+        return execute(self._clusters.kube(home), namespace, replica.native_id, container, request)
+
+    def open_port(self, snapshot: AppSnapshot, replica: ReplicaSnapshot, port: int) -> "PodPort":
+        """A connection to a port of the pod, through the API server."""
+        from torchx.schedulers._kube.pods import PodPort
+
+        home, namespace, _ = self._clusters.place(snapshot.app_id)
+        return PodPort(self._clusters.kube(home), namespace, replica.native_id, port)
 
     # -- ending -----------------------------------------------------------------------------
 
     def end(self, snapshot: AppSnapshot) -> None:
-        """Ends an app that a user cancelled: the pods go, the Jobs stay."""
+        """Ends an app that a user cancelled: the pods go, the objects stay."""
         self._end(snapshot, "cancelled", ())
 
     def end_rest(self, snapshot: AppSnapshot) -> None:
@@ -257,31 +275,49 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         failed = {replica.role for replica in snapshot.failures}
         self._end(snapshot, "failed", failed)
 
+    def needs_watcher(self, app_id: str) -> bool:
+        """Whether the rest of the app is ended after a failure only while somebody waits for it."""
+        if not super().needs_watcher(app_id):
+            return False
+        return not all(map(ends_itself, self._app(app_id).jobs.values()))
+
     def _end(self, snapshot: AppSnapshot, word: str, spared: Iterable[str]) -> None:
         from ._client import end
 
-        home, _, _ = self._place(snapshot.app_id)
-        app = self._app(snapshot.app_id)
-        jobs = [role.job for role in app.roles if role.name in spared]
-        end(self._kube(home), app, word, jobs)
+        home, _, _ = self._clusters.place(snapshot.app_id)
+        app, kind = self._app(snapshot.app_id), self._kinds[snapshot.app_id]
+        jobs = [role.job for role in app.roles if role.name in spared and kind.api == "job"]
+        end(self._clusters.kube(home), app, kind, word, jobs)
 
     def remove(self, snapshot: AppSnapshot) -> None:
         """Removes all objects of the app; what still runs of it ends."""
         from ._client import remove
 
-        home, _, _ = self._place(snapshot.app_id)
-        remove(self._kube(home), self._app(snapshot.app_id))
-        self._forget(snapshot.app_id)
+        home, _, _ = self._clusters.place(snapshot.app_id)
+        app = self._app(snapshot.app_id)
+        remove(self._clusters.kube(home), app, self._kinds[snapshot.app_id])
+        self._kinds.pop(snapshot.app_id, None)
+        self._clusters.removed(snapshot.app_id)
 
-    def _app(self, app_id: str) -> Any:
+    def _app(self, app_id: str) -> "App":
         """The objects of the app, as they were looked at."""
-        looked = self._looked.get(app_id)
-        if looked is None:
+        if app_id not in self._clusters.looked:
             self.look(app_id)
-            looked = self._looked.get(app_id)
+        looked = self._clusters.looked.get(app_id)
         if looked is None:
             raise InvalidInput(f"`kubernetes` does not know app `{app_id}` any more")
         return looked.app
+
+
+def containers_of(jobs: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The containers of all pods that these objects make."""
+    for job in jobs:
+        spec = job["spec"]
+        templates = [task["template"] for task in spec.get("tasks") or ()]
+        sets = spec.get("replicatedJobs") or ()
+        templates += [replicated["template"]["spec"]["template"] for replicated in sets]
+        for template in templates or [spec["template"]]:
+            yield from template["spec"]["containers"]
 
 
 def create_scheduler(

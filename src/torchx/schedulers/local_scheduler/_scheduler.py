@@ -10,10 +10,12 @@ from torchx.errors import InvalidInput, UnknownApp
 from torchx.schedulers._core.snapshot import select_replicas
 from torchx.schedulers.api import (
     AppSnapshot,
+    ExecRequest,
     LogChunk,
     LogQuery,
     LogReport,
     ReplicaKey,
+    ReplicaSnapshot,
     Scheduler,
     SchedulerFeatures,
     ends_on_failure,
@@ -30,6 +32,7 @@ from ._compat import (
     planning,
     start_process,
 )
+from ._folders import own_logs_dir
 from ._images import CWDImageProvider, ImageProvider
 from ._options import Opts
 from ._request import (
@@ -40,6 +43,8 @@ from ._request import (
 )
 
 if TYPE_CHECKING:
+    from torchx.schedulers.causes import Rule
+
     from ._record import JobRecord
     from ._store import Store
 
@@ -66,6 +71,7 @@ class LocalScheduler(Scheduler[Opts]):
         attempts=True,
         verify_logs=True,
         ends_on_failure=True,
+        execute=True,
         left_out=frozenset({"mounts", "resource", "devices"}),
     )
 
@@ -137,8 +143,6 @@ class LocalScheduler(Scheduler[Opts]):
         return request
 
     def _get_app_log_dir(self, app_id: str, cfg: Mapping[str, CfgVal]) -> str:
-        from ._store import own_logs_dir
-
         base = cfg.get("log_dir")
         base = os.path.abspath(os.path.expanduser(str(base))) if base else own_logs_dir()
         return os.path.join(base, self.session_name, app_id)
@@ -266,6 +270,12 @@ class LocalScheduler(Scheduler[Opts]):
 
         wait_for_change(_store(), app_id, timeout_s)
 
+    def cause_rules(self) -> "Sequence[Rule]":
+        """What the words of this backend mean."""
+        from ._causes import RULES
+
+        return RULES
+
     # -- ending -----------------------------------------------------------------------------
 
     def end(self, snapshot: AppSnapshot) -> None:
@@ -292,6 +302,17 @@ class LocalScheduler(Scheduler[Opts]):
         if known is not None:
             known.set_state(snapshot.state if snapshot.terminal else AppState.CANCELLED)
             known.close()
+
+    # -- inside a replica -------------------------------------------------------------------
+
+    def execute(self, snapshot: AppSnapshot, replica: ReplicaSnapshot, request: ExecRequest) -> int:
+        """Runs a command with the environment and in the directory of the replica."""
+        from ._execute import execute
+
+        record = _store().read(snapshot.app_id)
+        if record is None:
+            raise UnknownApp(f"`{self.backend}` does not know app `{snapshot.app_id}`")
+        return execute(record, replica, request)
 
     def close(self) -> None:
         """Ends the attached jobs that this scheduler launched; detached ones go on."""
@@ -354,9 +375,11 @@ def _active(store: "Store") -> "Iterator[tuple[JobRecord, AppState]]":
 
     for app_id in store.active():
         record = store.read(app_id)
-        if record is not None:
-            state = AppState.UNKNOWN if record.damage else settled_view(store, record).state
-            yield record, state
+        if record is None:
+            store.clear_leftover(app_id)
+            continue
+        state = AppState.UNKNOWN if record.damage else settled_view(store, record).state
+        yield record, state
 
 
 def _as_opts(cfg: object) -> Opts:

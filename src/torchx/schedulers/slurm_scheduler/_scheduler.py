@@ -5,14 +5,14 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torchx._files import exclusive_lock, replace_file
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import BackendUnavailable, InvalidInput
 from torchx.schedulers._core.logs import LogChunk, LogQuery
-from torchx.schedulers._core.snapshot import AppSnapshot, ReplicaKey
-from torchx.schedulers.api import Scheduler, SchedulerFeatures
+from torchx.schedulers._core.snapshot import AppSnapshot, ReplicaKey, ReplicaSnapshot
+from torchx.schedulers.api import ExecRequest, Scheduler, SchedulerFeatures
 from torchx.schedulers.ids import random_id
 from torchx.specs.api import (
     AppDef,
@@ -34,6 +34,9 @@ from ._options import SlurmOpts, check_options
 from ._request import SlurmBatchRequest, build_request, check_role, with_images
 from ._script import record_of
 from ._states import Component, JobView, NativeJob, SlurmSnapshot, snapshot
+
+if TYPE_CHECKING:
+    from torchx.schedulers.causes import Rule
 
 logger = get_logger(__name__)
 
@@ -63,6 +66,7 @@ class SlurmScheduler(MultiWorkspaceMixin, SingleQuestions, Scheduler[SlurmOpts])
         event_wait=True,
         attempts=True,
         ends_on_failure=True,
+        execute=True,
     )
 
     def __init__(self, session_name: str, docker_client: object = None) -> None:
@@ -287,12 +291,27 @@ class SlurmScheduler(MultiWorkspaceMixin, SingleQuestions, Scheduler[SlurmOpts])
             if _notes.modified_ns(_notes.notes_dir(job_dir, app_id)) != before:
                 return
 
+    def cause_rules(self) -> "Sequence[Rule]":
+        """What the words of this backend mean."""
+        from ._causes import RULES
+
+        return RULES
+
     # -- ending -----------------------------------------------------------------------------
 
     def end(self, snapshot: AppSnapshot) -> None:
         """Asks Slurm for the end of the job."""
         job_dir = snapshot.job_dir if isinstance(snapshot, SlurmSnapshot) else None
         _client.cancel(snapshot.app_id, job_dir.cluster if job_dir is not None else "")
+
+    # -- inside a replica -------------------------------------------------------------------
+
+    def execute(self, snapshot: AppSnapshot, replica: ReplicaSnapshot, request: ExecRequest) -> int:
+        """Runs a command in a step of its own, with the environment of the replica."""
+        from ._execute import execute
+
+        assert isinstance(snapshot, SlurmSnapshot)  # `look` makes no others
+        return execute(snapshot, replica, request)
 
     # -- logs -------------------------------------------------------------------------------
 

@@ -4,20 +4,19 @@ import copy
 
 import pytest
 
-from torchx.schedulers.kubernetes_scheduler import Opts
-from torchx.schedulers.kubernetes_scheduler._reasons import (
+from torchx.schedulers._kube.apps.app import group_jobs, parse_app
+from torchx.schedulers._kube.apps.labels import ANNOTATION_ENDED
+from torchx.schedulers._kube.apps.reasons import (
     explanation,
     parse_indexes,
     parse_ns,
     waiting_reason,
 )
-from torchx.schedulers.kubernetes_scheduler._request import ANNOTATION_ENDED, Facts, build_request
-from torchx.schedulers.kubernetes_scheduler._states import (
-    build_snapshot,
-    group_jobs,
-    parse_app,
-    row_state,
-)
+from torchx.schedulers._kube.apps.snapshots import build_snapshot
+from torchx.schedulers.kubernetes_scheduler import Opts
+from torchx.schedulers.kubernetes_scheduler._plan import Facts
+from torchx.schedulers.kubernetes_scheduler._request import build_request
+from torchx.schedulers.kubernetes_scheduler._states import READERS, row_state
 from torchx.specs import AppDef, AppState, Role
 
 S = AppState
@@ -36,10 +35,10 @@ def worker(replicas=2, **more):
     return Role("w", "i:1", entrypoint="run", num_replicas=replicas, **more)
 
 
-def pod(index, job="app-x1-w", failures=0, deleted=False, **status):
+def pod(index, job="app-x1-w", failures=0, deleted=False, role=0, **status):
     metadata = {
         "name": f"{job}-{index}-abcde",
-        "labels": {"batch.kubernetes.io/job-name": job},
+        "labels": {"batch.kubernetes.io/job-name": job, "torchx.pytorch.org/role-index": str(role)},
         "annotations": {
             "batch.kubernetes.io/job-completion-index": str(index),
             "batch.kubernetes.io/job-index-failure-count": str(failures),
@@ -67,7 +66,7 @@ def condition(type_, reason="", message=""):
 
 
 def snapshot(jobs, pods):
-    return build_snapshot(parse_app("default:app-x1", jobs, pods))
+    return build_snapshot(parse_app("default:app-x1", jobs, pods), READERS["job"])
 
 
 def states(jobs, pods):

@@ -2,22 +2,21 @@
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import NamedTuple
 
 from torchx._startup.lazy_logger import get_logger
 from torchx.schedulers._core.following import HOLD_S, Merge
 from torchx.schedulers._core.logs import joined, merge_by_time
-from torchx.schedulers._kube.calls import Selection
+from torchx.schedulers._kube.calls import Kind, Selection
 from torchx.schedulers._kube.client import KubeClient, Listed
 from torchx.schedulers._kube.log_sources import LogSource, started_sources
 from torchx.schedulers._kube.logs import LogPlan, LogReader, PodLines, View
 from torchx.schedulers.api import LogChunk, LogKey, LogQuery, ReplicaKey
 from torchx.specs.api import is_terminal
 
-from ._client import selections
-from ._names import container_name
-from ._pod import INDEX_ANNOTATION
-from ._states import App, attempt_of, build_snapshot, parse_app
+from .app import App, parse_app
+from .look import select
+from .snapshots import Reader, attempt_of, build_snapshot, replica_of
 
 _FIRST_LINES_S = 0.5
 """How soon after a log was begun its first lines have arrived, if there are any."""
@@ -30,16 +29,19 @@ def read_logs(
     app_id: str,
     replicas: Sequence[ReplicaKey],
     query: LogQuery,
-    start: Mapping[Selection, Listed | None],
+    start: Mapping[Selection, Listed],
+    kind: Kind,
+    reader_of_app: Reader,
 ) -> Iterator[LogChunk]:
     """Whole lines of these replicas.
 
     Args:
         start: what a look at the app has given, if there was one just before.
+        kind: of the main objects of the app, which ``reader_of_app`` reads.
     """
-    plan = Plan(app_id, replicas, query.attempt)
-    of_jobs, of_pods = selections(*app_id.split(":", 1))
-    known = {selection: start.get(selection) for selection in (of_jobs, of_pods)}
+    selections = select(kind, *app_id.split(":", 1))
+    plan = Plan(app_id, replicas, query.attempt, selections, reader_of_app)
+    known = {selection: start.get(selection) for selection in selections}
     with LogReader(kube, known, plan, query) as reader:
         # lines that are chosen by their time must come one by one
         ranged = (query.since_ns, query.until_ns) != (None, None)
@@ -55,12 +57,31 @@ def _one_by_one(chunks: Iterator[LogChunk]) -> Iterator[LogChunk]:
     return chunks
 
 
+class Tag(NamedTuple):
+    """What a log is of.
+
+    Args:
+        main: name of the container that runs the role's program.
+    """
+
+    key: LogKey
+    main: str
+
+
 class Plan:
     """Says which logs there are to read, whenever the objects of the app have changed."""
 
-    def __init__(self, app_id: str, replicas: Sequence[ReplicaKey], attempt: int | None) -> None:
+    def __init__(
+        self,
+        app_id: str,
+        replicas: Sequence[ReplicaKey],
+        attempt: int | None,
+        selections: tuple[Selection, Selection],
+        reader: Reader,
+    ) -> None:
         self._app_id = app_id
-        self._selections = selections(*app_id.split(":", 1))
+        self._selections = selections
+        self._reader = reader
         self._replicas = {*replicas}
         self._attempt = attempt
         self.begun_s: dict[LogSource, float] = {}
@@ -71,7 +92,7 @@ class Plan:
         app = parse_app(self._app_id, jobs, pods)
         if app is None:
             return LogPlan([*self.begun_s], ended=True)
-        states = {r.key: r.state for r in build_snapshot(app).replicas}
+        states = {r.key: r.state for r in build_snapshot(app, self._reader).replicas}
         now = time.monotonic()
         for source in self._sources(app):
             self.begun_s.setdefault(source, now)
@@ -80,21 +101,21 @@ class Plan:
 
     def _sources(self, app: App) -> Iterator[LogSource]:
         for role in app.roles:
-            for pod in app.pods.get(role.job, ()):
-                index = (pod["metadata"].get("annotations") or {}).get(INDEX_ANNOTATION, "")
-                if not index.isdigit() or (role.name, int(index)) not in self._replicas:
+            for pod in app.pods.get(role.name, ()):
+                index = replica_of(pod)
+                if index is None or (role.name, index) not in self._replicas:
                     continue
                 attempt = attempt_of(pod)
                 if self._attempt in (None, attempt):
-                    key = LogKey(role.name, int(index), attempt)
-                    yield from started_sources({**pod}, tag=key)
+                    key = LogKey(role.name, index, attempt)
+                    main = str(pod["spec"]["containers"][0]["name"])
+                    yield from started_sources({**pod}, tag=Tag(key, main))
 
 
 def _lines(chunk: PodLines, latest_ns: int) -> list[tuple[int, bytes]]:
     """Lines with their times, those of containers beside the role's own behind their name."""
-    key = _key(chunk)
     container = chunk.source.container
-    prefix = b"" if container == container_name(key.role) else f"{container} ".encode()
+    prefix = b"" if container == _tag(chunk.source).main else f"{container} ".encode()
     found = []
     for time_ns, text in chunk.timed():
         latest_ns = latest_ns if time_ns is None else time_ns
@@ -106,10 +127,14 @@ def _lines(chunk: PodLines, latest_ns: int) -> list[tuple[int, bytes]]:
     return found
 
 
+def _tag(source: LogSource) -> Tag:
+    tag = source.tag
+    assert isinstance(tag, Tag)  # given by the plan
+    return tag
+
+
 def _key(chunk: PodLines) -> LogKey:
-    key = chunk.source.tag
-    assert isinstance(key, LogKey)  # given by the plan
-    return key
+    return _tag(chunk.source).key
 
 
 def _all_now(reader: LogReader) -> Iterator[LogChunk]:
@@ -117,11 +142,11 @@ def _all_now(reader: LogReader) -> Iterator[LogChunk]:
     chunks: dict[LogSource, list[PodLines]] = {}
     for chunk in reader:
         chunks.setdefault(chunk.source, []).append(chunk)
-    sources = sorted(chunks, key=lambda s: (*_rank(s.tag), s.container))
+    sources = sorted(chunks, key=lambda s: (*_rank(_tag(s).key), s.container))
     return merge_by_time([_stream(chunks[source]) for source in sources])
 
 
-def _rank(key: Any) -> tuple[str, int, int]:
+def _rank(key: LogKey) -> tuple[str, int, int]:
     return key.role, key.replica, key.attempt
 
 
@@ -167,8 +192,8 @@ def _expect_no_more(merge: Merge, plan: Plan, first: Mapping[ReplicaKey, int]) -
         return
     now = time.monotonic()
     for source, begun_s in [*plan.begun_s.items()]:
-        key = source.tag
-        if isinstance(key, LogKey) and now - begun_s > _FIRST_LINES_S:
+        key = _tag(source).key
+        if now - begun_s > _FIRST_LINES_S:
             order = first.get((key.role, key.replica))
             if order is not None:
                 merge.add([(order, [], None)])

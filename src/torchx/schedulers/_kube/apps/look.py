@@ -1,0 +1,171 @@
+"""Asks the cluster for the objects of an app, and why they do not start."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from torchx._startup.lazy_logger import get_logger
+from torchx.schedulers._kube.calls import CONFIG_MAPS, EVENTS, PODS, WORKLOADS, Kind, Selection
+from torchx.schedulers._kube.client import KubeClient, Listed
+from torchx.schedulers._kube.errors import Forbidden, MissingKind, NotFound
+from torchx.schedulers.api import AppState
+
+from .app import App, Object, condition, parse_app, queue_of
+from .gate import GATE_VOLUME
+from .labels import LABEL_UNIQUE_NAME, OURS, of_app
+from .reasons import explanation, parse_ns, waiting_reason
+from .snapshots import half_submitted_message, pod_state, replica_of
+
+_JOB_UID_LABEL = "kueue.x-k8s.io/job-uid"
+_NEWS_AFTER_S = 2.0
+"""How old something that does not start is before its events are asked for."""
+
+logger = get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class Looked:
+    """One look at an app: what the lists gave, from which a watch goes on."""
+
+    app: App
+    kind: Kind
+    """Of its main objects."""
+    lists: Mapping[Selection, Listed]
+
+
+def select(kind: Kind, namespace: str, name: str) -> tuple[Selection, Selection]:
+    """The main objects and the Pods of an app."""
+    labels = of_app(name)
+    return Selection(kind, namespace, labels), Selection(PODS, namespace, labels)
+
+
+def look_at(
+    kube: KubeClient, kind: Kind, namespace: str, name: str, pods: Listed | None = None
+) -> Looked | None:
+    """Two questions about one app; ``None`` if there are no objects of this kind of it.
+
+    Args:
+        pods: of the app, if they were asked for just before.
+    """
+    of_jobs, of_pods = select(kind, namespace, name)
+    try:
+        jobs = kube.list_objects(of_jobs)
+    except MissingKind:
+        return None
+    if not jobs.items:
+        return None
+    pods = pods or kube.list_objects(of_pods)
+    app = parse_app(f"{namespace}:{name}", jobs.items, pods.items)
+    return None if app is None else Looked(app, kind, {of_jobs: jobs, of_pods: pods})
+
+
+def list_ours(kube: KubeClient, kind: Kind, namespace: str) -> list[Object]:
+    """All objects of one kind of TorchX in a namespace; none where the kind is not known."""
+    try:
+        return [*kube.list_objects(Selection(kind, namespace, OURS)).items]
+    except MissingKind:
+        return []
+
+
+def list_pods_of(kube: KubeClient, namespace: str, names: Iterable[str]) -> list[Object]:
+    """The pods of some apps, by one question."""
+    labels = f"{OURS},{LABEL_UNIQUE_NAME} in ({','.join(names)})"
+    return [*kube.list_objects(Selection(PODS, namespace, labels)).items]
+
+
+# -- why it waits --------------------------------------------------------------------------------
+
+
+def explain(
+    kube: KubeClient,
+    app: App,
+    is_over: Callable[[Object], bool],
+    group_of: Callable[[Object], str] | None = None,
+) -> dict[str, str]:
+    """Why objects do not start, where neither they nor their pods say it; by their names.
+
+    Args:
+        group_of: name of the PodGroup whose events tell of an object without pods.
+    """
+    found: dict[str, str] = {}
+    for name, job in app.jobs.items():
+        if is_over(job):
+            continue
+        try:
+            words = _explanation(kube, app, job, group_of)
+        except (Forbidden, NotFound) as err:
+            logger.debug("why `%s` waits is not known: %s", name, err)
+            return found
+        if words:
+            found[name] = words
+            return found  # one tells enough, and costs a question
+    return found
+
+
+def _explanation(
+    kube: KubeClient, app: App, job: Object, group_of: Callable[[Object], str] | None
+) -> str:
+    namespace = app.id.partition(":")[0]
+    if condition(job, "Suspended") or job["spec"].get("suspend"):
+        return queue_says(kube, namespace, job) if queue_of(app) else ""
+    for field in _subjects(app, job, group_of):
+        words = explanation(kube.list_objects(Selection(EVENTS, namespace, fields=field)).items)
+        if f'"{GATE_VOLUME}"' in words:
+            words = _gate_says(kube, app)
+        if words:
+            return words
+    return ""
+
+
+def _subjects(app: App, job: Object, group_of: Callable[[Object], str] | None) -> Iterator[str]:
+    """Selects the events about what does not start, and is old enough to have some."""
+    roles = [role for role in app.roles if role.job == job["metadata"]["name"]]
+    pods = [pod for role in roles for pod in app.pods.get(role.name, ())]
+    waiting = (p for p in pods if pod_state(p) is AppState.PENDING and not waiting_reason(p))
+    pod = next(waiting, None)
+    if pod is not None and _age_s(pod) >= _NEWS_AFTER_S:
+        yield f"involvedObject.uid={pod['metadata']['uid']}"
+    made = sum(len({*map(replica_of, app.pods.get(role.name, ()))}) for role in roles)
+    if made >= sum(role.replicas for role in roles) or _age_s(job) < _NEWS_AFTER_S:
+        return
+    if group_of is not None:
+        yield f"involvedObject.kind=PodGroup,involvedObject.name={group_of(job)}"
+    yield f"involvedObject.uid={job['metadata']['uid']}"
+
+
+def _gate_says(kube: KubeClient, app: App) -> str:
+    """Tells a launcher that was killed from one that was only a little slower than the node."""
+    namespace, _, name = app.id.partition(":")
+    try:
+        kube.get(CONFIG_MAPS, namespace, name)
+    except NotFound:
+        return half_submitted_message(app, "Jobs")
+    return ""
+
+
+def queue_says(kube: KubeClient, namespace: str, job: Object) -> str:
+    """Why Kueue does not let an object start."""
+    for workload in _workloads(kube, namespace, job):
+        for item in (workload.get("status") or {}).get("conditions") or ():
+            if item.get("type") in ("QuotaReserved", "Evicted") and item.get("message"):
+                if item["type"] == "QuotaReserved" and item["status"] == "True":
+                    continue
+                return f"{item.get('reason', '')}: {item['message']}"
+    return ""
+
+
+def leave_queue(kube: KubeClient, namespace: str, job: Object) -> None:
+    """Takes an object out of its queue, which would let it go on otherwise."""
+    for workload in _workloads(kube, namespace, job):
+        name = workload["metadata"]["name"]
+        kube.patch(WORKLOADS, namespace, name, {"spec": {"active": False}})
+
+
+def _workloads(kube: KubeClient, namespace: str, job: Object) -> Sequence[Object]:
+    labels = f"{_JOB_UID_LABEL}={job['metadata']['uid']}"
+    return kube.list_objects(Selection(WORKLOADS, namespace, labels)).items
+
+
+def _age_s(obj: Object) -> float:
+    made_ns = parse_ns(obj["metadata"].get("creationTimestamp"))
+    return 0.0 if made_ns is None else time.time() - made_ns / 1e9

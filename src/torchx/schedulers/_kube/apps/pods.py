@@ -1,0 +1,150 @@
+"""Builds parts of pods from roles: resources, mounts, variables, placement. Pure."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torchx.errors import MountNotSupported
+from torchx.specs.api import BindMount, DeviceMount, Role, VolumeMount
+from torchx.specs.overlays import apply_overlay
+
+PLACEHOLDER_FIELD_PATH = "[FIELD_PATH]"
+"""Begins the value of a variable that is a field of the pod."""
+ANNOTATION_ISTIO_SIDECAR = "sidecar.istio.io/inject"
+LABEL_INSTANCE_TYPE = "node.kubernetes.io/instance-type"
+EFA_DEVICE = "vpc.amazonaws.com/efa"
+RESERVED_MILLICPU = 100
+RESERVED_MEMMB = 1024
+
+_EXPANDABLE = re.compile(r"\$(?=[$(]|\Z)")
+
+
+@dataclass(frozen=True)
+class PodOptions:
+    """What options say of the pods of all roles."""
+
+    service_account: str | None = None
+    priority_class: str | None = None
+    node_selector: Mapping[str, str] | None = None
+    pull_secrets: tuple[str, ...] = ()
+    env_from_secret: tuple[str, ...] = ()
+    grace_s: int | None = None
+    gpu_resource: str = "nvidia.com/gpu"
+    reserved_millicpu: int = RESERVED_MILLICPU
+    reserved_memmb: int = RESERVED_MEMMB
+    efa_device_count: int | None = None
+
+
+def escaped(text: str) -> str:
+    """The text such that a pod leaves it as it is.
+
+    >>> escaped("$(x) $x $$")
+    '$$(x) $x $$$$'
+    """
+    return _EXPANDABLE.sub("$$", text) if "$" in text else text
+
+
+def field_variable(name: str, path: str) -> dict[str, Any]:
+    """A variable that is a field of the pod."""
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+
+
+def build_placement(role: Role, opts: PodOptions) -> dict[str, Any]:
+    """Fields of the pod that only options and the resource decide; none for what is unset."""
+    selector = dict(opts.node_selector or {})
+    if LABEL_INSTANCE_TYPE in role.resource.capabilities:
+        selector[LABEL_INSTANCE_TYPE] = str(role.resource.capabilities[LABEL_INSTANCE_TYPE])
+    fields: dict[str, Any] = {
+        "serviceAccountName": opts.service_account,
+        "priorityClassName": opts.priority_class,
+        "nodeSelector": selector or None,
+        "imagePullSecrets": [{"name": name} for name in opts.pull_secrets] or None,
+        "terminationGracePeriodSeconds": opts.grace_s,
+    }
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def build_main(
+    role: Role, name: str, command: list[str], env: list[dict[str, Any]], opts: PodOptions
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The container of the role's program, and the volumes that it mounts."""
+    volumes, mounts, privileged = build_mounts(role)
+    main: dict[str, Any] = {
+        "name": name,
+        "image": role.image,
+        "command": command,
+        "env": env,
+        "ports": [{"name": name, "containerPort": port} for name, port in role.port_map.items()],
+        "resources": build_resources(role, opts),
+        "volumeMounts": mounts,
+        "securityContext": {"privileged": True} if privileged else {},
+    }
+    if opts.env_from_secret:
+        main["envFrom"] = [{"secretRef": {"name": name}} for name in opts.env_from_secret]
+    return main, volumes
+
+
+def build_resources(role: Role, opts: PodOptions) -> dict[str, dict[str, str]]:
+    """Limits and requests of a container; requests leave something to the node itself."""
+    resource = role.resource
+    limits: dict[str, str] = {}
+    requests: dict[str, str] = {}
+    if resource.cpu > 0:
+        millicpu = int(resource.cpu * 1000)
+        limits["cpu"] = f"{millicpu}m"
+        requests["cpu"] = f"{max(millicpu - opts.reserved_millicpu, 0)}m"
+    if resource.memMB > 0:
+        limits["memory"] = f"{int(resource.memMB)}M"
+        requests["memory"] = f"{max(int(resource.memMB) - opts.reserved_memmb, 0)}M"
+    if resource.gpu > 0:
+        limits[opts.gpu_resource] = requests[opts.gpu_resource] = str(resource.gpu)
+    for name, count in _devices(resource.devices, opts.efa_device_count).items():
+        limits[name] = str(count)
+    return {"limits": limits, "requests": requests}
+
+
+def _devices(devices: Mapping[str, int], efa: int | None) -> dict[str, int]:
+    found = dict(devices)
+    if efa is not None:
+        found[EFA_DEVICE] = efa
+    if efa == 0:
+        del found[EFA_DEVICE]
+    return found
+
+
+def build_mounts(role: Role) -> tuple[list[dict[str, Any]], list[dict[str, Any]], bool]:
+    """Volumes of the pod, mounts of its container, and whether that must be privileged."""
+    volumes: list[dict[str, Any]] = [{"name": "dshm", "emptyDir": {"medium": "Memory"}}]
+    mounts: list[dict[str, Any]] = [{"name": "dshm", "mountPath": "/dev/shm"}]
+    privileged = False
+    for i, mount in enumerate(role.mounts):
+        name = f"mount-{i}"
+        match mount:
+            case BindMount():
+                volumes.append({"name": name, "hostPath": {"path": mount.src_path}})
+                read_only = mount.read_only
+            case VolumeMount():
+                claim = {"claimName": mount.src}
+                volumes.append({"name": name, "persistentVolumeClaim": claim})
+                read_only = mount.read_only
+            case DeviceMount():
+                volumes.append({"name": name, "hostPath": {"path": mount.src_path}})
+                read_only = not {"w", "m"} & {*mount.permissions}
+                privileged = True  # pods have no field for devices of the host
+            case _:
+                msg = (
+                    f"role `{role.name}`: {mount!r} is not a mount; "
+                    "give a BindMount, VolumeMount or DeviceMount"
+                )
+                raise MountNotSupported(msg)
+        mounts.append({"name": name, "mountPath": mount.dst_path, "readOnly": read_only})
+    return volumes, mounts, privileged
+
+
+def lay_over(pod: dict[str, Any], overlay: Mapping[str, Any]) -> None:
+    """Puts the user's own fields into the pod."""
+    if overlay:
+        merged = {"metadata": pod["metadata"], "spec": pod["spec"]}
+        apply_overlay(merged, dict(overlay))
+        pod["metadata"], pod["spec"] = merged.get("metadata") or {}, merged.get("spec") or {}

@@ -1,0 +1,142 @@
+"""Builds one Indexed Job for each role, and a Service by which pods find each other. Pure."""
+
+from typing import Any
+
+from torchx._startup.lazy_logger import get_logger
+from torchx.schedulers._kube.apps.app import note_app
+from torchx.schedulers._kube.apps.gate import hold_pods
+from torchx.schedulers._kube.apps.labels import (
+    ANNOTATION_APP,
+    LABEL_ORGANIZATION,
+    LABEL_UNIQUE_NAME,
+    MANAGED_BY,
+    app_labels,
+    role_labels,
+)
+from torchx.schedulers._kube.apps.pods import lay_over
+from torchx.specs.api import RetryPolicy, Role
+
+from ._names import container_name, job_names
+from ._options import Opts
+from ._plan import Plan, spare_replicas
+from ._pod import Texts, build_pod
+
+logger = get_logger(__name__)
+
+
+def build_jobs(plan: Plan) -> list[dict[str, Any]]:
+    """The Jobs of an app, in the order of its roles."""
+    roles = plan.app.roles
+    names = job_names(plan.name, [(role.name, role.num_replicas) for role in roles])
+    _warn_of_retries(plan)
+    suspended = plan.several or bool(plan.opts.queue)
+    return [_job(plan, i, names, suspended=suspended) for i in range(len(roles))]
+
+
+def _job(plan: Plan, index: int, names: list[str], *, suspended: bool) -> dict[str, Any]:
+    role = plan.app.roles[index]
+    labels = role_labels(plan.app, index, plan.name)
+    single_first = index == 0 and role.num_replicas == 1
+    rank0 = f"{names[0]}-0.{plan.name}" if plan.several and not single_first else "localhost"
+    texts = Texts(plan.name, role.num_replicas)
+    container = container_name(role.name)
+    pod = build_pod(role, texts, container, rank0, plan.opts, first=index == 0)
+    if plan.several:
+        pod["spec"]["subdomain"] = plan.name
+    lay_over(pod, plan.overlay(role.name))
+    if len(names) > 1:
+        hold_pods(pod, container, plan.name)
+    pod["metadata"]["labels"] = {**(pod["metadata"].get("labels") or {}), **labels}
+    spec = build_job_spec(role, limits_of_failures(role, plan.ends_on_failure), plan.opts)
+    spec |= ttl(plan.opts)
+    if suspended:
+        spec["suspend"] = True
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": names[index],
+            "namespace": plan.facts.namespace,
+            "labels": {**labels, **plan.queue_label},
+            "annotations": {ANNOTATION_APP: note_app(plan.app, names, plan.ends_on_failure)},
+        },
+        "spec": {**spec, "template": pod},
+    }
+
+
+def build_job_spec(role: Role, limits: dict[str, int], opts: Opts) -> dict[str, Any]:
+    """The spec of the Job of a role, without its pods.
+
+    Args:
+        limits: how many failures it survives.
+    """
+    spec: dict[str, Any] = {
+        "completionMode": "Indexed",
+        "completions": role.num_replicas,
+        "parallelism": role.num_replicas,
+        **limits,
+        "podFailurePolicy": _DISRUPTIONS_DO_NOT_COUNT,
+    }
+    if opts.active_deadline_s is not None:
+        spec["activeDeadlineSeconds"] = opts.active_deadline_s
+    return spec
+
+
+_DISRUPTIONS_DO_NOT_COUNT = {
+    "rules": [
+        {
+            "action": "Ignore",
+            "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}],
+        }
+    ]
+}
+"""Evicted or preempted pods are replaced, beside the retries."""
+
+
+def limits_of_failures(role: Role, end: bool) -> dict[str, int]:
+    """How many failures the Job of a role survives."""
+    spare = spare_replicas(role)
+    if role.max_retries == 0 and end and spare == 0:
+        return {"backoffLimit": 0}
+    limits = {"backoffLimitPerIndex": role.max_retries}
+    if end:
+        limits["maxFailedIndexes"] = spare
+    return limits
+
+
+def ttl(opts: Opts) -> dict[str, int]:
+    """After what time the cluster deletes what has ended."""
+    return {} if opts.ttl_s is None else {"ttlSecondsAfterFinished": opts.ttl_s}
+
+
+def build_service(plan: Plan) -> dict[str, Any] | None:
+    """Gives the pods names in DNS, also before they are ready; ``None`` for a single replica."""
+    if not plan.several:
+        return None
+    name = plan.name
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {
+            "name": name,
+            "namespace": plan.facts.namespace,
+            "labels": app_labels(plan.app, name),
+        },
+        "spec": {
+            "clusterIP": "None",
+            "publishNotReadyAddresses": True,
+            "selector": {LABEL_ORGANIZATION: MANAGED_BY, LABEL_UNIQUE_NAME: name},
+        },
+    }
+
+
+def _warn_of_retries(plan: Plan) -> None:
+    for role in plan.app.roles:
+        again = role.max_retries > 0 and role.retry_policy is RetryPolicy.APPLICATION
+        if plan.several and again:
+            logger.warning(
+                "role `%s`: when a replica fails, its Job starts it again alone and not the whole "
+                "application; retry policy REPLICA says so, `job_api=jobset` and `job_api=volcano` "
+                "start all again",
+                role.name,
+            )

@@ -1,0 +1,92 @@
+"""The kinds of objects that can run an app: what tells them apart for those who ask the cluster."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torchx._startup.dataclass import replace
+from torchx.schedulers._kube.apps.app import Object
+from torchx.schedulers._kube.apps.snapshots import Reader
+from torchx.schedulers._kube.calls import JOB_SETS, JOBS, VOLCANO_JOBS, Kind
+from torchx.schedulers.api import SchedulerFeatures
+from torchx.specs.api import RetryPolicy
+
+from ._states import READERS
+
+
+@dataclass(frozen=True)
+class ObjectKind:
+    """One value of the option ``job_api``.
+
+    Args:
+        kind: of the main objects of an app, which carry its note.
+        mark: label that all of their pods have.
+        features: what such an app may ask for.
+        suspends: it ends by being suspended; else by a command.
+    """
+
+    api: str
+    kind: Kind
+    mark: str
+    features: SchedulerFeatures
+    suspends: bool = True
+
+    @property
+    def reader(self) -> Reader:
+        """How its objects are read."""
+        return READERS[self.api]
+
+
+JOB_FEATURES = SchedulerFeatures(
+    log_time_range=True,
+    delete_forgets=True,
+    durable=True,
+    replica_statuses=True,
+    exit_codes=True,
+    retries=frozenset({RetryPolicy.REPLICA}),
+    min_replicas=True,
+    mounts=True,
+    event_wait=True,
+    attempts=True,
+    execute=True,
+    port_forward=True,
+)
+_ALL_AGAIN = replace(
+    JOB_FEATURES,
+    retries=frozenset({RetryPolicy.REPLICA, RetryPolicy.APPLICATION}),
+    ends_on_failure=True,
+    attempts=False,  # what starts again is deleted before, logs included
+)
+
+KINDS: Mapping[str, ObjectKind] = {
+    kind.api: kind
+    for kind in (
+        ObjectKind("job", JOBS, "batch.kubernetes.io/job-name", JOB_FEATURES),
+        ObjectKind("jobset", JOB_SETS, "jobset.sigs.k8s.io/jobset-name", _ALL_AGAIN),
+        ObjectKind("volcano", VOLCANO_JOBS, "volcano.sh/job-name", _ALL_AGAIN, suspends=False),
+    )
+}
+"""By the value of the option ``job_api``, the usual one first."""
+
+GROUPS = {api: kind.kind.group for api, kind in KINDS.items()}
+"""API group that a cluster must have."""
+
+
+def kind_of_pods(pods: Sequence[Object]) -> ObjectKind | None:
+    """The kind of objects that made these pods; ``None`` if they do not tell."""
+    for pod in pods:
+        labels: Any = pod["metadata"].get("labels") or {}
+        for api in ("volcano", "jobset", "job"):  # pods of a JobSet are those of Jobs as well
+            if KINDS[api].mark in labels:
+                return KINDS[api]
+    return None
+
+
+def kind_for_queue(groups: Mapping[str, Sequence[str]]) -> str:
+    """What runs an app with a queue on a cluster with these API groups."""
+    return "volcano" if KINDS["volcano"].kind.group in groups else "job"
+
+
+def has_kueue(groups: Mapping[str, Sequence[str]]) -> bool:
+    """Whether the cluster has queues for Jobs and JobSets."""
+    return "kueue.x-k8s.io" in groups
