@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from tests.contract.cloudwatch import CloudWatchLines
 from tests.fake_aws.server import FakeAws
 from torchx.schedulers.aws_batch_scheduler import AWSBatchScheduler, create_scheduler
 from torchx.schedulers.aws_batch_scheduler._records import state_of
@@ -27,7 +28,7 @@ class RecordingScheduler(AWSBatchScheduler):
         return self.started[-1]
 
 
-class BatchContract(SchedulerContract):
+class BatchContract(CloudWatchLines, SchedulerContract):
     """What the suite needs to know of this scheduler."""
 
     # the job and its nodes are told by one call, or by two where the nodes are not known yet; a
@@ -46,6 +47,10 @@ class BatchContract(SchedulerContract):
 
     def state_of(self, native):
         return state_of(native)
+
+    @pytest.fixture
+    def scheduler_name(self):
+        return "aws_batch"
 
     @pytest.fixture
     def opts(self):
@@ -80,46 +85,6 @@ class BatchContract(SchedulerContract):
         return missing
 
     # -- what the service does in another way -----------------------------------------------
-
-    def test_a_last_line_without_newline_is_kept_so(self, jobs):
-        """CloudWatch keeps lines without their newlines, so that each gets one."""
-        app_id = jobs.run(jobs.sh("printf 'one\\ntwo'"))
-        assert jobs.lines(app_id) == ["one\n", "two\n"]
-
-    def test_lines_are_whole_and_in_order(self, jobs):
-        """The log driver leaves empty lines out."""
-        app_id = jobs.run(jobs.sh("for i in 1 2 3; do echo line $i; done; echo; echo end"))
-        assert jobs.lines(app_id) == ["line 1\n", "line 2\n", "line 3\n", "end\n"]
-
-    def test_a_long_line_is_one_line(self, jobs):
-        """The log driver cuts lines at 256 KB; nothing of them is lost."""
-        lines = jobs.lines(jobs.run(jobs.python("print('x' * 1000000)")))
-        assert "".join(line.rstrip("\n") for line in lines) == "x" * 1000000
-        assert len(lines) == 4
-
-    def test_following_gives_all_lines_to_the_last(self, jobs):
-        app_id = jobs.start(jobs.sh("for i in 1 2 3; do echo $i; sleep 0.4; done; printf last"))
-        assert jobs.lines(app_id, should_tail=True) == ["1\n", "2\n", "3\n", "last\n"]
-        assert jobs.end(app_id).state is AppState.SUCCEEDED
-        assert jobs.lines(app_id, should_tail=True) == ["1\n", "2\n", "3\n", "last\n"]
-
-    def test_blocks_hold_whole_lines(self, scheduler, jobs):
-        script = "for i in 1 2 3; do printf be; sleep 0.1; echo gin; done; printf end"
-        app_id = jobs.start(jobs.sh(script, num_replicas=2))
-        texts = {0: [], 1: []}
-        for block in scheduler.log_blocks(app_id, should_tail=True):
-            texts[block.replica].append(block.text)
-        for blocks in texts.values():
-            assert "".join(blocks) == "begin\nbegin\nbegin\nend\n"
-            assert all(text.endswith("\n") for text in blocks)
-
-    def test_following_outlives_an_outage(self, scheduler, jobs, backend_away):
-        app_id = jobs.start(jobs.sh("for i in 1 2 3 4 5 6; do echo $i; sleep 1; done"))
-        lines = iter(scheduler.log_iter(app_id, "worker", should_tail=True))
-        assert next(lines) == "1\n"
-        with backend_away(), pytest.raises(OSError, match="batch:DescribeJobs"):
-            scheduler.describe(app_id)
-        assert list(lines) == ["2\n", "3\n", "4\n", "5\n", "6\n"]
 
     @pytest.mark.parametrize("policy", [RetryPolicy.APPLICATION])
     def test_all_is_restarted_when_the_main_node_fails(self, jobs, policy):

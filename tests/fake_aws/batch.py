@@ -36,6 +36,10 @@ class Batch:
         """How long after the main node the others are ended."""
         self.hold = False
         """Jobs stay RUNNABLE."""
+        self.created_ago_s = 0.0
+        """How long ago new jobs have been submitted."""
+        self.second_s = 1.0
+        """Length of a second of timeouts."""
         self.admin_queue({"name": "queue"})
 
     # -- what tests do ----------------------------------------------------------------------
@@ -67,7 +71,7 @@ class Batch:
         return {}
 
     def admin_settings(self, body: Params) -> Params:
-        """``end_children_after_s``, ``hold``."""
+        """``end_children_after_s``, ``hold``, ``created_ago_s``, ``second_s``."""
         for name, value in body.items():
             setattr(self, name, value)
         return {}
@@ -163,7 +167,7 @@ class Batch:
             definition=definition,
             tags=params.get("tags", {}),
             share_id=params.get("shareIdentifier"),
-            created_ms=time.time_ns() // 1_000_000,
+            created_ms=time.time_ns() // 1_000_000 - int(self.created_ago_s * 1000),
         )
         self.jobs[job_id] = job
         return job

@@ -120,7 +120,7 @@ class Job:
         limit_s = self.definition.get("timeout", {}).get("attemptDurationSeconds")
         if limit_s is None:
             return
-        await asyncio.sleep(limit_s)
+        await asyncio.sleep(limit_s * self.service.second_s)
         for node in self.nodes:
             node.timed_out = True
             node.kill(signal.SIGKILL)
@@ -178,7 +178,7 @@ class Job:
             **self._common(),
             "jobQueue": self.queue_arn,
             "startedAt": self.started_ms or 0,
-            "tags": self.tags,
+            **({"tags": self.tags} if self.tags else {}),
             "isTerminated": self.terminated,
             "attempts": self.attempts,
         }

@@ -183,6 +183,11 @@ class JobTable:
         else:
             self._watched[arn] = time.monotonic()
 
+    def expect(self, arn: str) -> None:
+        """A job that was submitted will be looked at, and is told of in looks at others."""
+        self._ids[arn] = (arn,)
+        self._watched[arn] = time.monotonic()
+
     def forget(self, arn: str) -> None:
         """The next look asks the service: something was changed."""
         self._watched.pop(arn, None)

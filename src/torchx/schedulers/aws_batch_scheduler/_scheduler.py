@@ -110,7 +110,10 @@ class AWSBatchScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         job = dryrun_info.request
         self.push_images(job.images_to_push)
         home = job.region, job.profile
-        self._arns[job.app_id] = submit(self._account(home).batch, self._by_digest(job))
+        account = self._account(home)
+        arn = submit(account.batch, self._by_digest(job))
+        account.jobs.expect(arn)
+        self._arns[job.app_id] = arn
         self._homes[job.app_id] = home
         return job.app_id
 
