@@ -66,9 +66,10 @@ class AWSSageMakerScheduler(PublishedMethods, DockerWorkspaceMixin, Scheduler[Op
     def _api_of(self, home: _Home) -> "Api":
         from ._client import Api  # a dry run calls nothing
 
-        if home not in self._apis:
-            self._apis[home] = Api(*home, client=self._given_client)
-        return self._apis[home]
+        # threads may be the first at once
+        return self._apis.get(home) or self._apis.setdefault(
+            home, Api(*home, client=self._given_client)
+        )
 
     # -- requests ---------------------------------------------------------------------------
 
@@ -138,6 +139,10 @@ class AWSSageMakerScheduler(PublishedMethods, DockerWorkspaceMixin, Scheduler[Op
         given = cfg or {}
         api = self._api_of((_text(given.get("region")), _text(given.get("profile"))))
         return [parse_row(record) for record in api.search()]
+
+    def wait_for_change(self, app_id: str, timeout_s: float) -> None:
+        """Waits; of many jobs that are waited for, only those that changed are described again."""
+        self._api(app_id).wait(app_id, timeout_s)
 
     def read_logs(
         self, snapshot: AppSnapshot, replicas: Sequence[ReplicaKey], query: LogQuery

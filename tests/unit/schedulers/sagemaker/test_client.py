@@ -1,6 +1,7 @@
 """Calls of AWS: jobs are made once, the source is sent once, and errors are AWS's own words."""
 
 import json
+import threading
 import time
 from unittest.mock import MagicMock
 
@@ -266,6 +267,47 @@ def test_a_job_of_another_region_is_found_again(aws, scheduler):
     assert [*other.log_iter(app_id, "w")] == []
     assert {request["region"] for request in aws.requests()} == {"us-west-2"}
     other.close()
+
+
+def test_waiting_for_many_jobs_takes_one_call_an_interval(aws, scheduler):
+    aws.admin("sagemaker/hold", {"on": True})
+    count, intervals = 20, 4
+    names = [scheduler.submit(app("-c", "true"), cfg()) for _ in range(count)]
+    ready = threading.Barrier(count)
+    ends = {}
+
+    def wait(name):
+        scheduler.describe(name)
+        ready.wait()
+        while not is_terminal((found := scheduler.describe(name)).state):
+            scheduler.wait_for_change(name, 0.5)
+        ends[name] = found.state
+
+    threads = [threading.Thread(target=wait, args=(name,)) for name in names]
+    for thread in threads:
+        thread.start()
+    deadline = time.monotonic() + 60
+    while aws.calls().count("sagemaker:ListTrainingJobs") < intervals:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    waiting = aws.calls().count("sagemaker:DescribeTrainingJob")
+    # each is described when it is waited for, and again when it is first seen to wait
+    assert waiting <= 3 * count
+    aws.admin("sagemaker/hold", {"on": False})
+    for thread in threads:
+        thread.join(60)
+    assert ends == dict.fromkeys(names, AppState.SUCCEEDED)
+
+
+def test_waiting_goes_on_where_jobs_may_not_be_listed(aws, scheduler):
+    names = [scheduler.submit(app("-c", "sleep 1"), cfg()) for _ in range(2)]
+    with aws.faulty("denied", "ListTrainingJobs", times=-1):
+        threads = [threading.Thread(target=end, args=(scheduler, name)) for name in names]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+    assert [scheduler.describe(name).state for name in names] == [AppState.SUCCEEDED] * 2
 
 
 def test_an_end_that_comes_too_late_is_no_error(aws, scheduler):
