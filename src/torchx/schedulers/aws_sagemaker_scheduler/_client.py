@@ -17,7 +17,8 @@ from ._request import ACCOUNT, DEFAULT_OUTPUT, DIGEST, REGION, AWSSageMakerJob, 
 from ._source import send_source
 from ._watch import Watch
 
-_NOT_FOUND = "not found"
+_NOT_FOUND = ("not found", "could not find")
+"""In the words for a job that is not there, whose error has no code of its own."""
 _PAGE_JOBS = 100
 _OURS = {
     "Filters": [{"Name": f"Tags.{TAG_MARK}", "Operator": "Exists"}],
@@ -171,7 +172,8 @@ class Api:
         except NotThere:
             return None
         except AwsRefused as err:
-            if err.code == "ValidationException" and _NOT_FOUND in str(err):
+            words = str(err).lower()
+            if err.code == "ValidationException" and any(said in words for said in _NOT_FOUND):
                 return None
             raise
         return found

@@ -344,6 +344,7 @@ def test_an_unknown_job_is_none_in_either_wording():
     client = MagicMock()
     for code, words in (
         ("ValidationException", "Requested resource not found."),
+        ("ValidationException", "Could not find training job 'arn'."),
         ("ResourceNotFound", "gone"),
     ):
         error = {"Error": {"Code": code, "Message": words}}
