@@ -19,8 +19,9 @@ from .calls import (
     call,
 )
 from .errors import (
-    AlreadyExists,
     AnswerLost,
+    ApiError,
+    Conflict,
     Expired,
     NotFound,
     NotSent,
@@ -124,18 +125,18 @@ class KubeClient:
         while True:
             try:
                 return document(request, self._send(request), self.user)
-            except AlreadyExists:
-                if unsure and (found := self._ours(kind, namespace, body)):
-                    return found
-                raise
-            except (AnswerLost, NotSent, ServerBusy) as err:
-                turned_away = isinstance(err, NotSent) or getattr(err, "code", 0) == 429
+            except (AnswerLost, NotSent, ServerBusy, Conflict) as err:
+                turned_away = isinstance(err, (NotSent, Conflict)) or _too_many(err)
                 unsure = unsure or not turned_away
                 more = retries.again(err)
                 if unsure and (found := self._ours_after(err, kind, namespace, body)):
                     return found
                 if not more:
                     raise
+            except ApiError:
+                if unsure and (found := self._ours(kind, namespace, body)):
+                    return found
+                raise
 
     def _ours_after(
         self, err: Exception, kind: Kind, namespace: str, body: Object
@@ -155,6 +156,11 @@ class KubeClient:
             return None
         mark = _mark(body)
         return found if mark and _mark(found) == mark else None
+
+    def hurried(self, most_s: float) -> "KubeClient":
+        """The same client for calls that are not worth waiting for longer."""
+        patience = Patience(timeout_s=most_s, pauses_s=(0.2,), longest_pause_s=1, total_s=most_s)
+        return KubeClient(self.transport, self.user, patience, self._pause)
 
     def validate(self, kind: Kind, namespace: str, body: Object) -> Object:
         """Lets the server check an object, unknown fields included, without creating it.
@@ -255,7 +261,7 @@ class KubeClient:
         while True:
             try:
                 return document(request, self._send(request), self.user)
-            except (NotSent, AnswerLost, ServerBusy) as err:
+            except (NotSent, AnswerLost, ServerBusy, Conflict) as err:
                 if not _repeatable(request, err) or not retries.again(err):
                     raise
 
@@ -267,11 +273,16 @@ _VERSION = ("major", "minor")
 
 
 def _repeatable(request: Call, err: Exception) -> bool:
-    if isinstance(err, NotSent):
-        return True
-    if isinstance(err, ServerBusy) and err.code == 429:
+    if isinstance(err, NotSent) or _too_many(err):
         return True  # turned away before anything was done
+    if isinstance(err, Conflict):
+        # no version was named: the server, or the count of a quota, was overtaken by others
+        return request.content_type == MERGE_PATCH
     return request.idempotent
+
+
+def _too_many(err: Exception) -> bool:
+    return isinstance(err, ServerBusy) and err.code == 429
 
 
 def _mark(body: Object) -> str:

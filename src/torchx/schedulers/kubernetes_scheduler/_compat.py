@@ -14,7 +14,7 @@ from torchx.schedulers._kube.apps.labels import (
     MANAGED_BY,
     label_value,
 )
-from torchx.specs.api import Role
+from torchx.specs.api import AppDef, Role
 from torchx.specs.overlays import get_overlay
 from torchx.version import __version__
 
@@ -25,15 +25,26 @@ KubernetesOpts = Opts
 
 _NAMESPACE = "kubernetes"
 _KIND = "V1Pod"
-_OF_A_POD = {"spec", "metadata", "apiVersion", "kind"}
+_PARTS = ("spec", "metadata")
+_OF_A_POD = {*_PARTS, "apiVersion", "kind"}
 
 
-def read_overlay(role: Role) -> dict[str, Any]:
-    """The user's own fields of the pods of a role, from metadata or from the file that it names."""
-    held = role.metadata.get(_NAMESPACE)
+def read_overlay(role: Role, app: AppDef | None = None) -> dict[str, Any]:
+    """The user's own fields of the pods of a role, from metadata or from the file that it names.
+
+    Args:
+        app: whose metadata, which ``--metadata`` of components sets, are for roles without any.
+    """
+    of_app = app is not None and _NAMESPACE not in role.metadata
+    target = app if app is not None and of_app else role
+    metadata: dict[str, Any] = target.metadata
+    held = metadata.get(_NAMESPACE)
     if isinstance(held, dict) and held and {*held} <= _OF_A_POD:
         return held  # written by hand; with several keys it would be taken for kinds
-    overlay = get_overlay(role, _NAMESPACE, _KIND)
+    overlay = get_overlay(target, _NAMESPACE, _KIND)
+    if isinstance(held, str) and not overlay:  # a file may be written like that as well
+        parts = {k: get_overlay(target, _NAMESPACE, k, flat_fallback=False) for k in _PARTS}
+        return {key: part for key, part in parts.items() if part}
     return {key: value for key, value in overlay.items() if key not in ("apiVersion", "kind")}
 
 

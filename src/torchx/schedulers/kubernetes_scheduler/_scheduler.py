@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import BackendUnavailable, InvalidInput, TorchXError
 from torchx.schedulers._kube.apps.clusters import Clusters, Home
+from torchx.schedulers._kube.apps.labels import label_value
 from torchx.schedulers._kube.apps.snapshots import build_snapshot
 from torchx.schedulers.api import (
     AppSnapshot,
+    ExecRequest,
     LogChunk,
     LogQuery,
     ReplicaKey,
+    ReplicaSnapshot,
     Scheduler,
     SchedulerFeatures,
 )
@@ -24,6 +27,7 @@ from torchx.workspace.docker_workspace import DockerWorkspaceMixin
 
 from ._compat import read_overlay
 from ._kinds import JOB_FEATURES, KINDS, ObjectKind, has_kueue, kind_for_queue
+from ._names import container_name
 from ._options import Opts
 from ._plan import Facts
 from ._request import KubernetesJob, build_request, render_request
@@ -31,7 +35,11 @@ from ._states import ends_itself, is_over
 
 if TYPE_CHECKING:
     from torchx.schedulers._kube.apps.app import App
+    from torchx.schedulers._kube.pods import PodPort
     from torchx.schedulers.causes import Rule
+
+_VALIDATION_S = 10.0
+"""How long a dry run waits for each answer of the cluster."""
 
 logger = get_logger(__name__)
 
@@ -74,7 +82,7 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         app = copy.copy(app)  # images that are pushed get other names
         app.roles = [copy.copy(role) for role in app.roles]
         images = self.dryrun_push_images(app, cfg)
-        overlays = {role.name: read_overlay(role) for role in app.roles}
+        overlays = {role.name: read_overlay(role, app) for role in app.roles}
         home = (cfg.kubeconfig, cfg.context)
         api, opts = self._choose_api(cfg, home)
         facts = Facts(self._clusters.namespace(cfg.namespace, home), overlays, api)
@@ -114,13 +122,13 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
     def _validate_on_server(self, job: KubernetesJob) -> None:
         """Lets the cluster check the objects; where it cannot be reached, that is said."""
         home = (job.kubeconfig, job.context)
-        if why := self._clusters.reachable(home):
-            logger.info("the objects are not checked: %s", why)
+        if self._clusters.reachable(home):  # it says why not
+            logger.info("the objects are not checked, as there is no cluster to ask")
             return
         from ._client import validate
 
         try:
-            validate(self._clusters.kube(home), job)
+            validate(self._clusters.kube(home).hurried(_VALIDATION_S), job)
         except BackendUnavailable as err:
             logger.warning("the objects are not checked by the cluster: %s", err)
 
@@ -137,7 +145,7 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         self.push_images(job.images_to_push)
         home = (job.kubeconfig, job.context)
         submit(self._clusters.kube(home), self._by_digest(job))
-        self._clusters.homes[job.app_id] = home
+        self._clusters.settle(job.app_id, home)
         self._kinds[job.app_id] = KINDS[job.api]
         return job.app_id
 
@@ -159,6 +167,8 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         from ._client import look, pod_group
 
         home, namespace, name = self._clusters.place(app_id)
+        if name != label_value(name):
+            return None  # no object can have such a name
         kube = self._clusters.kube(home)
         found = look(kube, namespace, name, self._kinds.get(app_id))
         if found is None:
@@ -169,9 +179,13 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         snapshot = build_snapshot(app, reader)
         waiting = [r for r in snapshot.replicas if r.state is AppState.PENDING]
         untold = not snapshot.cancelled and not any(replica.reason for replica in waiting)
-        if waiting and untold and not app.missing:
+        if waiting and untold and not app.half_submitted:
             group_of = pod_group if kind.api == "volcano" else None
-            snapshot = build_snapshot(app, reader, explain(kube, app, is_over, group_of))
+            words = explain(kube, app, is_over, group_of)
+            snapshot = build_snapshot(app, reader, words)
+            self._clusters.puzzled(app_id, not words)
+        else:
+            self._clusters.puzzled(app_id, False)
         if snapshot.terminal:
             self._clusters.stop_watching(app.id)
         self._kinds[app_id] = kind
@@ -233,6 +247,23 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
 
         return RULES
 
+    # -- inside a replica -------------------------------------------------------------------
+
+    def execute(self, snapshot: AppSnapshot, replica: ReplicaSnapshot, request: ExecRequest) -> int:
+        """Runs a command in the container of the replica."""
+        from torchx.schedulers._kube.pods import execute
+
+        home, namespace, _ = self._clusters.place(snapshot.app_id)
+        container = container_name(replica.role)
+        return execute(self._clusters.kube(home), namespace, replica.native_id, container, request)
+
+    def open_port(self, snapshot: AppSnapshot, replica: ReplicaSnapshot, port: int) -> "PodPort":
+        """A connection to a port of the pod, through the API server."""
+        from torchx.schedulers._kube.pods import PodPort
+
+        home, namespace, _ = self._clusters.place(snapshot.app_id)
+        return PodPort(self._clusters.kube(home), namespace, replica.native_id, port)
+
     # -- ending -----------------------------------------------------------------------------
 
     def end(self, snapshot: AppSnapshot) -> None:
@@ -265,7 +296,8 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         home, _, _ = self._clusters.place(snapshot.app_id)
         app = self._app(snapshot.app_id)
         remove(self._clusters.kube(home), app, self._kinds[snapshot.app_id])
-        self._forget(snapshot.app_id)
+        self._kinds.pop(snapshot.app_id, None)
+        self._clusters.removed(snapshot.app_id)
 
     def _app(self, app_id: str) -> "App":
         """The objects of the app, as they were looked at."""
