@@ -70,7 +70,8 @@ class Opts(StructuredOpts):
     interruption."""
 
     max_wait: int | None = None
-    """Seconds that a job on spot instances may take with all its waiting, at least `max_run`."""
+    """Seconds that a job on spot instances may take with all its waiting, at least `max_run`. Default:
+    twice that."""
 
     max_retry_attempts: int | None = None
     """How often the job starts again after an internal error of the service, 1 to 30."""
