@@ -12,7 +12,7 @@ import pytest
 import torchx.schedulers.aws_sagemaker_scheduler as package
 from torchx.errors import BackendUnavailable, InvalidInput, JobStartError
 from torchx.schedulers.aws_sagemaker_scheduler import create_scheduler
-from torchx.specs import AppDef, AppState, Resource, Role, is_terminal
+from torchx.specs import AppDef, AppState, Resource, Role, Workspace, is_terminal
 
 ARN = "arn:aws:iam::123456789012:role/service-role/Trainer"
 CREATE = "sagemaker:CreateTrainingJob"
@@ -102,6 +102,24 @@ def test_the_source_is_sent_again_only_when_it_changed(aws, scheduler, folder):
     end(scheduler, app_id)
     assert [*scheduler.log_iter(app_id, "w")] == ["changed []\n"]
     assert len(set(puts(aws))) == 2
+
+
+def test_a_workspace_goes_along_as_the_source(aws, scheduler, folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    of = app("lib/train.py", workspace=Workspace({str(folder): "lib"}))
+    app_id = scheduler.submit(of, {"role": "Trainer"}, workspace=None)
+    assert end(scheduler, app_id).state is AppState.SUCCEEDED
+    assert [*scheduler.log_iter(app_id, "w")] == ["hello []\n"]
+    with pytest.raises(InvalidInput, match=r"no script `train.py` in the source"):
+        scheduler.submit_dryrun(
+            app("train.py", workspace=Workspace({str(folder): "lib"})), {"role": "Trainer"}
+        )
+
+
+def test_without_a_workspace_the_source_is_the_current_directory(scheduler, folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    job = scheduler.submit_dryrun(app("train.py"), {"role": "Trainer"}).request
+    assert job.source.projects == {str(folder): ""}
 
 
 def test_further_directories_go_along(aws, scheduler, folder, tmp_path):
