@@ -86,6 +86,10 @@ torchx.cli.cmd_runopts: logger
 torchx.cli.cmd_status: logger
 torchx.cli.cmd_status.CmdStatus: print_status
 torchx.cli.cmd_tracker: logger
+torchx.schedulers.aws_sagemaker_scheduler: AWSSageMakerJob AWSSageMakerOpts AWSSageMakerScheduler
+    JOB_STATE Opts create_scheduler make_unique
+torchx.schedulers.aws_sagemaker_scheduler.AWSSageMakerScheduler: _client _get_job _job_ui_url
+    _local_session _parse_args
 """
 CLIENTS = {
     "NeMo-Run": NEMO_RUN,

@@ -5,7 +5,7 @@ import argparse
 from typing import NoReturn
 
 from torchx._startup.lazy_logger import get_logger
-from torchx.cli import _handles, _output
+from torchx.cli import _output
 from torchx.runner import Runner, get_runner
 from torchx.specs import NONE, AppState, AppStatus, parse_app_handle
 
@@ -26,6 +26,12 @@ class SubCommand(abc.ABC):
         """Runs the command."""
 
 
+def help_of_handle(last_app: bool) -> str:
+    """Help for a handle that may be shortened."""
+    text = "the app: SCHEDULER://SESSION/APP_ID, its app id, or an unambiguous beginning of that"
+    return f"{text} (default: the app that was launched last)" if last_app else text
+
+
 class AppHandleSubCommand(SubCommand):
     """A command about one app, with a runner that is closed afterwards.
 
@@ -42,11 +48,13 @@ class AppHandleSubCommand(SubCommand):
             type=str,
             nargs="?" if self.last_app else None,
             metavar="APP_HANDLE",
-            help=_handles.help_text(self.last_app),
+            help=help_of_handle(self.last_app),
         )
 
     def run(self, args: argparse.Namespace) -> None:
-        args.app_handle = _handles.resolve(args.app_handle)
+        from torchx.cli._handles import resolve
+
+        args.app_handle = resolve(args.app_handle)
         with get_runner() as runner:
             self.run_with_runner(args, runner)
 
@@ -56,15 +64,14 @@ class AppHandleSubCommand(SubCommand):
 
     def exit_missing_app(self, app_handle: str) -> NoReturn:
         """Ends the command: the scheduler does not know the app."""
-        scheduler, _, app_id = parse_app_handle(app_handle)
-        message, hint = missing_app(scheduler, app_id)
-        _output.fail(message, kind="UnknownAppException", hint=hint)
+        exit_missing_app(app_handle)
 
 
-def report_failure(status: AppStatus) -> None:
-    """Says on stderr why the app failed: the exception that came first, where it is known."""
-    if status.state is AppState.FAILED and status.msg not in ("", NONE):
-        _output.log().error("%s", status.msg)
+def exit_missing_app(app_handle: str) -> NoReturn:
+    """Ends the command: the scheduler does not know the app."""
+    scheduler, _, app_id = parse_app_handle(app_handle)
+    message, hint = missing_app(scheduler, app_id)
+    _output.fail(message, kind="UnknownAppException", hint=hint)
 
 
 def missing_app(scheduler: str, app_id: str) -> tuple[str, str]:
@@ -73,3 +80,9 @@ def missing_app(scheduler: str, app_id: str) -> tuple[str, str]:
         f"app `{app_id}` does not exist on scheduler `{scheduler}`, or has been purged from it",
         f"`torchx list -s {scheduler}` shows the apps it knows",
     )
+
+
+def report_failure(status: AppStatus) -> None:
+    """Says on stderr why the app failed: the exception that came first, where it is known."""
+    if status.state is AppState.FAILED and status.msg not in ("", NONE):
+        _output.log().error("%s", status.msg)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from torchx.cli.cmd_base import SubCommand
 
 GROUP = "torchx.cli.cmds"
+_INTERRUPTED = 130
 
 # in the order of help; what they are for is told in `_help`
 COMMANDS: dict[str, str] = {
@@ -27,11 +28,13 @@ COMMANDS: dict[str, str] = {
     "configure": "torchx.cli.cmd_configure:CmdConfigure",
     "delete": "torchx.cli.cmd_delete:CmdDelete",
     "describe": "torchx.cli.cmd_describe:CmdDescribe",
+    "doctor": "torchx.cli.cmd_doctor:CmdDoctor",
     "exec": "torchx.cli.cmd_exec:CmdExec",
     "list": "torchx.cli.cmd_list:CmdList",
     "log": "torchx.cli.cmd_log:CmdLog",
     "plugins": "torchx.cli.cmd_plugins:CmdPlugins",
     "port-forward": "torchx.cli.cmd_port_forward:CmdPortForward",
+    "prune": "torchx.cli.cmd_prune:CmdPrune",
     "run": "torchx.cli.cmd_run:CmdRun",
     "runopts": "torchx.cli.cmd_runopts:CmdRunopts",
     "shell": "torchx.cli.cmd_shell:CmdShell",
@@ -181,6 +184,13 @@ def run_main(subcmds: dict[str, "SubCommand"], argv: list[str] | None = None) ->
 
 def main(argv: list[str] | None = None) -> None:
     """Runs ``torchx`` with the arguments, by default those of the process."""
+    try:
+        _main(argv)
+    except KeyboardInterrupt:  # before there was anything to report it, or while that was done
+        raise SystemExit(_INTERRUPTED) from None
+
+
+def _main(argv: list[str] | None) -> None:
     if argv is None:
         from torchx._startup import collector
 

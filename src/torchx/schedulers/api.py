@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from torchx._retry import with_retries
 from torchx._startup.lazy_logger import get_logger
-from torchx.errors import InvalidInput, UnknownApp, UnsupportedRequest
-from torchx.schedulers._core import logs
+from torchx.errors import InvalidInput, TorchXError, UnknownApp, UnsupportedRequest
+from torchx.schedulers._core import logs, many
 from torchx.schedulers._core.checks import (
     check_app,
     check_query,
@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from torchx.schedulers._core.causes import Explanation, Rule
+    from torchx.schedulers._core.checkups import Checkup
     from torchx.schedulers._core.ports import PortConnection
     from torchx.schedulers._core.verbs import LogReader
 
@@ -279,6 +280,10 @@ class Scheduler(abc.ABC, Generic[T]):
         """Hook: what this backend's words for waits and failures mean, the most exact first."""
         return ()
 
+    def checkups(self) -> "Sequence[Checkup]":
+        """Hook: what ``torchx doctor`` checks; each check runs on its own and may take seconds."""
+        return ()
+
     def explain(self, app_id: str) -> "Explanation | None":
         """Why the app waits, failed or was lost, from one look; ``None`` if it is unknown."""
         from torchx.schedulers._core import explaining
@@ -289,6 +294,10 @@ class Scheduler(abc.ABC, Generic[T]):
                 return None
             reader = _log_reader(self, snapshot) if _defines(self, "read_logs") else None
             return explaining.explain(snapshot, reader, self.cause_rules())
+
+    def has_look(self) -> bool:
+        """Whether verbs share one look, so that asking for more of an app costs nothing."""
+        return _defines(self, "look")
 
     def overview(self, app_id: str) -> AppSnapshot | None:
         """All that is known of an app, as far as ``describe`` tells where there is no ``look``."""
@@ -320,6 +329,23 @@ class Scheduler(abc.ABC, Generic[T]):
         """Hook: ends the app if it runs and removes what the backend keeps of it."""
         if not snapshot.terminal:
             self.end(snapshot)
+
+    def look_many(self, app_ids: Sequence[str]) -> Mapping[str, AppSnapshot]:
+        """Hook: those of these apps that the backend knows, from as few questions as it allows."""
+        looked = ((app_id, self.snapshot(app_id)) for app_id in app_ids)
+        return {app_id: snapshot for app_id, snapshot in looked if snapshot is not None}
+
+    def end_many(self, snapshots: Sequence[AppSnapshot]) -> Mapping[str, TorchXError]:
+        """Hook: as ``end``, of many apps in as few calls as the backend allows.
+
+        Returns:
+            The errors, by app id; a failure keeps no other app from being ended.
+        """
+        return many.each(self.end, snapshots)
+
+    def remove_many(self, snapshots: Sequence[AppSnapshot]) -> Mapping[str, TorchXError]:
+        """Hook: as ``remove``, of many apps; returns errors as ``end_many``."""
+        return many.each(self.remove, snapshots)
 
     def cancel(self, app_id: str) -> None:
         """Asks for the end of the app and does not wait for it. An unknown app is no error."""

@@ -30,6 +30,7 @@ from ._request import LABEL_APP_ID, DockerJob, build_request
 
 if TYPE_CHECKING:
     from torchx.schedulers.causes import Rule
+    from torchx.schedulers.checkups import Checkup
 
 
 class DockerScheduler(SdkContainers, DockerWorkspaceMixin, Scheduler[Opts]):
@@ -121,6 +122,13 @@ class DockerScheduler(SdkContainers, DockerWorkspaceMixin, Scheduler[Opts]):
         """All apps of this daemon, the latest first."""
         return self._daemon.look_all()
 
+    def look_many(self, app_ids: Sequence[str]) -> Mapping[str, AppSnapshot]:
+        """Of one app by a question about it, of more from the list of all."""
+        if len(app_ids) < 2:
+            return super().look_many(app_ids)
+        wanted = {*app_ids}
+        return {app.app_id: app for app in self._daemon.look_all() if app.app_id in wanted}
+
     def wait_for_change(self, app_id: str, timeout_s: float) -> None:
         """Returns as soon as something happened to a container, at the latest after the time."""
         daemon = self._daemon
@@ -132,6 +140,12 @@ class DockerScheduler(SdkContainers, DockerWorkspaceMixin, Scheduler[Opts]):
     ) -> Iterator[LogChunk]:
         """Lines of these replicas in the order of time; all attempts of a replica are one."""
         return _follow.read_logs(self._daemon, _logs.sources_of(snapshot, replicas), query)
+
+    def checkups(self) -> "Sequence[Checkup]":
+        """What jobs here need."""
+        from ._checkups import checkups
+
+        return checkups()
 
     def cause_rules(self) -> "Sequence[Rule]":
         """What the words of this backend mean."""
