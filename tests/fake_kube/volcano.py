@@ -80,14 +80,13 @@ class VolcanoController(Controller):
         return False
 
     def _act(self, job: Object, action: str, why: str, pod: Object | None = None) -> bool:
-        retries = (job.get("status") or {}).get("retryCount", 0)
+        retries = (job.get("status") or {}).get("retryCount", 0) + 1
         if action in ("RestartJob", "RestartTask", "RestartPod"):
-            if retries >= job["spec"].get("maxRetry", 3):
-                self._write(job, "Failed", why)
-            elif action == "RestartJob":
-                self._write(job, "Restarting", why, retries + 1)
+            last = retries >= (job["spec"].get("maxRetry") or 3)  # 0 is replaced at its creation
+            if action == "RestartJob":
+                self._write(job, "Failed" if last else "Restarting", why, retries)
             elif pod is not None:
-                self._write(job, "Running", why, retries + 1)
+                self._write(job, "Failed" if last else "Running", why, retries)
                 self._remove(PODS, pod)
             return True
         if action in _ACTIONS:
