@@ -79,10 +79,9 @@ class OfJobSets(OfOneKind):
         with pytest.raises(UnsupportedRequest, match="job_api=job"):
             jobs.start(app, on_failure="wait")
 
-
     def test_the_min_of_replicas_does_not_keep_a_job_from_running(self, jobs):
         # it would be left out in silence: a JobSet is over as soon as one replica has failed
-        with pytest.raises(UnsupportedRequest, match="min_replicas.*job_api=job"):
+        with pytest.raises(UnsupportedRequest, match=r"min_replicas.*job_api=job"):
             jobs.start(jobs.sh("true", num_replicas=2, min_replicas=1))
 
 

@@ -56,7 +56,7 @@ class VolcanoController(Controller):
     def _phase(self, job: Object) -> str:
         pods = pods_of(self.store, job)
         total = sum(task.get("replicas", 1) for task in job["spec"]["tasks"])
-        counts = Counter(phase(pod) for pod in pods)
+        counts = Counter(phase(p) for p in pods if "deletionTimestamp" not in p["metadata"])
         least = _min_available(job)
         if counts["Succeeded"] + counts["Failed"] == total:
             return "Completed" if counts["Succeeded"] >= least else "Failed"

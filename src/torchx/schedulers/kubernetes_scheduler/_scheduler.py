@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import BackendUnavailable, InvalidInput, TorchXError
 from torchx.schedulers._kube.apps.clusters import Clusters, Home
+from torchx.schedulers._kube.apps.overlays import read_overlay
 from torchx.schedulers._kube.apps.snapshots import build_snapshot
 from torchx.schedulers.api import (
     AppSnapshot,
@@ -22,7 +23,6 @@ from torchx.schedulers.ids import make_unique
 from torchx.specs.api import AppDef, AppDryRunInfo, AppState, CfgVal, runopts
 from torchx.workspace.docker_workspace import DockerWorkspaceMixin
 
-from ._compat import read_overlay
 from ._kinds import JOB_FEATURES, KINDS, ObjectKind, has_kueue, kind_for_queue
 from ._options import Opts
 from ._plan import Facts
@@ -73,7 +73,7 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         app = copy.copy(app)  # images that are pushed get other names
         app.roles = [copy.copy(role) for role in app.roles]
         images = self.dryrun_push_images(app, cfg)
-        overlays = {role.name: read_overlay(role) for role in app.roles}
+        overlays = {role.name: read_overlay(role, self.backend) for role in app.roles}
         home = (cfg.kubeconfig, cfg.context)
         api, opts = self._choose_api(cfg, home)
         facts = Facts(self._clusters.namespace(cfg.namespace, home), overlays, api)

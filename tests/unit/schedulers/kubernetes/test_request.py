@@ -12,8 +12,8 @@ import yaml
 
 from tests.fake_kube.pod_env import expanded
 from torchx.errors import InvalidInput, MountNotSupported
+from torchx.schedulers._kube.apps.overlays import read_overlay
 from torchx.schedulers.kubernetes_scheduler import KubernetesJob, Opts, create_scheduler
-from torchx.schedulers.kubernetes_scheduler._compat import read_overlay
 from torchx.schedulers.kubernetes_scheduler._plan import Facts
 from torchx.schedulers.kubernetes_scheduler._pod import Texts
 from torchx.schedulers.kubernetes_scheduler._request import build_request
@@ -236,13 +236,13 @@ BOTH = {**SPEC, "metadata": {"annotations": {"a": "b"}}}
     ],
 )
 def test_overlays_are_read_in_all_shapes(held, overlay):
-    assert read_overlay(role(metadata={"kubernetes": held})) == overlay
+    assert read_overlay(role(metadata={"kubernetes": held}), "kubernetes") == overlay
 
 
 def test_overlays_are_read_from_files(tmp_path):
     (tmp_path / "pod.yaml").write_text(yaml.safe_dump({"V1Pod": SPEC}))
     held = {"kubernetes": (tmp_path / "pod.yaml").as_uri()}
-    assert read_overlay(role(metadata=held)) == SPEC
+    assert read_overlay(role(metadata=held), "kubernetes") == SPEC
 
 
 def test_an_overlay_is_in_the_pods_of_its_role_and_stays_as_it_was():

@@ -1,4 +1,4 @@
-"""Writes objects as YAML. Ten thousand pods share most of their parts, which are written once. Pure."""
+"""Writes objects as YAML: parts that many pods share are written once. Pure."""
 
 import functools
 import json
