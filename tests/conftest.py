@@ -27,6 +27,7 @@ NOWHERE = {
     "docker": ("DOCKER_HOST", "unix:///nonexistent/docker.sock"),
     "slurm": ("SLURM_CONF", "/dev/null"),
     "kubernetes": ("KUBECONFIG", "/nonexistent/kubeconfig"),
+    "aws": ("AWS_ENDPOINT_URL", "http://127.0.0.1:1"),
 }
 """By marker, the variable that leads to an engine, and its value for tests that must not use it.
 
@@ -83,7 +84,7 @@ def isolated(
     for name in ("home", "cwd"):
         (folder / name).mkdir(parents=True)
     for name in [*os.environ]:
-        if name.startswith("TORCHX") or name in ("LOGLEVEL", "NO_COLOR", "FORCE_COLOR"):
+        if name.startswith(("TORCHX", "AWS_")) or name in ("LOGLEVEL", "NO_COLOR", "FORCE_COLOR"):
             monkeypatch.delenv(name)
     for engine, (name, value) in NOWHERE.items():
         if request.node.get_closest_marker(engine) is None:

@@ -26,7 +26,7 @@ def home_dir() -> str:
     """The directory for TorchX's files, which may not exist yet."""
     given = os.environ.get(ENV_TORCHX_HOME)
     if given:
-        return given
+        return os.path.expanduser(given)  # a shell does not do it behind a quote
     home = os.path.expanduser("~")
     if home == "~":
         msg = "there is no home directory to keep files in; set TORCHX_HOME to a directory"

@@ -97,6 +97,14 @@ class UnknownAppException(TorchXError):
         )
 
 
+class UnresolvedApp(UnknownName):
+    """No app that was launched from here has an id like the one given."""
+
+
+class AmbiguousApp(InvalidInput):
+    """The beginning of an app id is that of several apps; the message lists them."""
+
+
 class UnknownSchedulerException(InvalidInput):
     """No scheduler has that name."""
 
@@ -147,6 +155,10 @@ class FsspecNotInstalled(NotInstalled):
 
 class PluginNotLoaded(TorchXError, ModuleNotFoundError):
     """An installed plugin cannot be imported; the message names its entry point and package."""
+
+
+class UnwritableOutput(TorchXError, OSError):
+    """Standard output cannot be written, as on a full disk."""
 
 
 # The backend. ----------------------------------------------------------------------------------

@@ -379,12 +379,9 @@ def bkill(arguments):
     code = 0
     if pattern is not None and arguments == ["0"]:
         jobs = [job for job in all_jobs() if fnmatch.fnmatch(job["name"], pattern)]
-        live = [job for job in jobs if is_live(job)]
-        if not live:
+        if not jobs:
             fail(f"Job <{pattern}>: No matching job found")
-        for job in live:
-            request_kill(job, -1)
-        return
+        arguments = [str(job["id"]) for job in jobs]
     known = {str(job["id"]): job for job in all_jobs()}
     for word in arguments:
         job_id, _, index = word.partition("[")

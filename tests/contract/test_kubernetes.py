@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.contract.trials import TRIALS
 from tests.fake_kube.server import FakeKube
 from tests.kube_relay import KubeRelay
 from torchx.schedulers._kube.apps.labels import OURS
@@ -33,6 +34,7 @@ class KubernetesContract(SchedulerContract):
     """What the suite needs to know of this scheduler."""
 
     requires_resource = False
+    trials = TRIALS
     # Jobs and Pods are two lists; each object is patched or deleted by itself
     most_queries = {"describe": 2, "list": 2, "log": 2, "cancel": 3, "delete": 4}  # noqa: RUF012 - of the suite
     native_states = (
@@ -45,6 +47,10 @@ class KubernetesContract(SchedulerContract):
 
     def state_of(self, native):
         return pod_state({"spec": {"containers": [{}]}, "status": {"phase": native}})
+
+    @pytest.fixture
+    def scheduler_name(self):
+        return "kubernetes"
 
     @pytest.fixture
     def kubeconfig(self):

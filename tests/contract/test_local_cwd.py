@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import pytest
 
+from tests.contract.trials import TRIALS
 from torchx.schedulers.local_scheduler import create_scheduler
 from torchx.specs.api import AppState
 from torchx.testing.scheduler_suite import SchedulerContract
@@ -32,10 +33,15 @@ def local() -> Path:
 
 class TestLocalCwd(SchedulerContract):
     requires_resource = False
+    trials = TRIALS
     timeout_s = 30
     # of a list: the jobs that have ended, and each one that runs
     # a job that is deleted while it runs is put into the list and then taken from it
     most_queries: ClassVar = {"describe": 1, "list": 2, "cancel": 2, "delete": 4, "log": 1}
+
+    @pytest.fixture
+    def scheduler_name(self):
+        return "local_cwd"
 
     @pytest.fixture
     def scheduler(self):

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from tests.contract.trials import TRIALS
 from tests.docker_engine import image_with_init, needs_docker
 from tests.docker_proxy import DockerProxy
 from torchx.schedulers.docker_scheduler import LABEL_APP_ID, DockerScheduler, create_scheduler
@@ -57,6 +58,7 @@ class RecordingScheduler(DockerScheduler):
 
 class TestLocalDocker(SchedulerContract):
     requires_resource = False
+    trials = TRIALS
     timeout_s = 60
     many_replicas = 12  # as many as this machine starts soon; 300 are tested on a daemon of ours
     # Docker has no state for a cancelled app: it is noted in a volume, which is the second question
@@ -79,6 +81,10 @@ class TestLocalDocker(SchedulerContract):
         container = parse_container({"Id": "1", "Labels": LABELS, "State": status, "Status": text})
         (replica,) = build_snapshot("job-x1", [container], {}, {}, Ended(), False).replicas
         return replica.state
+
+    @pytest.fixture
+    def scheduler_name(self):
+        return "local_docker"
 
     @pytest.fixture
     def scheduler(self, proxy):

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tests.contract import fake_lsf
+from tests.contract.trials import TRIALS
 from torchx.schedulers.lsf_scheduler import create_scheduler
 from torchx.schedulers.lsf_scheduler._parse import parse_json
 from torchx.specs import AppState, RetryPolicy
@@ -16,8 +17,13 @@ class TestLsf(SchedulerContract):
     """A job array for each role."""
 
     requires_resource = False
+    trials = TRIALS
     timeout_s = 40
     many_replicas = 40
+
+    @pytest.fixture
+    def scheduler_name(self):
+        return "lsf"
 
     @pytest.fixture
     def programs(self, lsf_programs):

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.contract import fake_slurm
+from tests.contract.trials import TRIALS
 from torchx.schedulers.slurm_scheduler import (
     appstate_from_slurm_state,
     create_scheduler,
@@ -24,6 +25,7 @@ class SlurmContract(SchedulerContract):
     """What holds for programs that stand in for those of Slurm, and for the real ones."""
 
     requires_resource = False
+    trials = TRIALS
     most_queries = {"describe": 1, "list": 2, "cancel": 2, "delete": 2, "log": 0}  # noqa: RUF012 - read only
     """A list is of squeue and of sacct; where the logs are, the notes of a job tell."""
 
@@ -41,6 +43,10 @@ class SlurmContract(SchedulerContract):
 
     def state_of(self, native):
         return appstate_from_slurm_state(native)
+
+    @pytest.fixture
+    def scheduler_name(self):
+        return "slurm"
 
     @pytest.fixture
     def scheduler(self, programs):

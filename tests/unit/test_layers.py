@@ -200,6 +200,7 @@ PRIVATE_ELSEWHERE = {
     "torchx.schedulers.local_scheduler._launch -> torchx.specs._serialize",
     # handles are completed from the records alone: the scheduler takes 20 ms to import
     "torchx.cli._completion -> torchx.schedulers.local_scheduler._store",
+    "torchx.cli._handles -> torchx.schedulers.local_scheduler._store",
     # a component of ours whose helper is made of parts of the finder
     "torchx.components.utils -> torchx.specs._hydra",
     # a role runs in the copy of a workspace, if its directory is one

@@ -40,8 +40,39 @@ class importing_plugin:
     ) -> None:
         _Stdout.restore()
         if isinstance(exc, SystemExit):
-            msg = f"it calls `sys.exit({exc.code!r})` while it is imported"
-            raise RuntimeError(msg) from exc
+            raise self.error(f"`sys.exit({exc.code!r})`") from exc
+
+    def error(self, call: str) -> Exception:
+        """What a call that would end the process becomes."""
+        return RuntimeError(f"it calls {call} while it is imported")
+
+
+class component_code(importing_plugin):
+    """Around what a component does, likewise.
+
+    >>> with component_code("`job.py`"):  # doctest: +ELLIPSIS
+    ...     raise SystemExit(4)
+    Traceback (most recent call last):
+    torchx.errors.ComponentValidationException: `job.py` calls `sys.exit(4)`; a component ...
+
+    Args:
+        what: the component, or its file.
+
+    Raises:
+        ComponentValidationException: for ``SystemExit``; any other exception passes.
+    """
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def error(self, call: str) -> Exception:
+        """What a call that would end the process becomes."""
+        from torchx.errors import ComponentValidationException
+
+        return ComponentValidationException(
+            f"{self._what} calls {call}; a component returns an `AppDef`, and raises an error"
+            " if it cannot"
+        )
 
 
 class _Stdout:

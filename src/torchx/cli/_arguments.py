@@ -57,6 +57,7 @@ def parse_cfg(scheduler: str, opts: runopts, text: str) -> dict[str, CfgVal]:
             f"cannot read `-cfg {text}`: {err}",
             kind=type(err).__name__,
             hint=f"write -cfg key=value[,key=value]; `torchx runopts {scheduler}` shows the keys",
+            code=2,
         )
 
 

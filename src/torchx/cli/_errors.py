@@ -1,5 +1,7 @@
 """From an exception to what its user reads and the exit code."""
 
+import os
+
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_SIGNAL = 128
@@ -14,6 +16,7 @@ _INSTALL_HINTS = {
     "sagemaker": "aws",
 }
 
+_WHERE = "`torchx --log_level DEBUG ...` shows where this comes from"
 _HINTS = {
     "MalformedAppHandleException": (
         "write the handle as `torchx run` and `torchx list` print it: SCHEDULER://SESSION/APP_ID"
@@ -27,8 +30,16 @@ _HINTS = {
     "ComponentNotFoundException": "`torchx builtins` lists the components that come with torchx",
 }
 
-# the command line, or its defaults in a config file, are wrong as written
-_USAGE = ("BadDefault", "MalformedAppHandleException")
+# wrong not as written, but because of what there is
+_NOT_USAGE = (
+    "ComponentValidationException",
+    "ConfigFileError",
+    "ConfigFileNotFound",
+    "ConfigMissing",
+    "LogsNotFound",
+    "RefusedByRegistry",
+    "UnknownApp",
+)
 
 
 class Interrupted(KeyboardInterrupt):
@@ -58,8 +69,51 @@ class Failure:
 def explain(err: BaseException) -> Failure:
     """Describes the exception in one message, with a hint where there is one."""
     kind = type(err).__name__
-    code = EXIT_USAGE if kind in _USAGE else EXIT_FAILED
-    return Failure(kind, _message(err), _hint(err), code)
+    place = place_in_user_code(err)
+    hint = _hint(err)
+    if place:
+        told = f"raised in {place}"
+        hint = told if hint in (None, _WHERE) else f"{told}; {hint}"
+    return Failure(kind, _message(err), hint, EXIT_USAGE if _is_usage(err) else EXIT_FAILED)
+
+
+def _is_usage(err: BaseException) -> bool:
+    """Whether the command line, or its defaults in a config file, are wrong as written."""
+    from torchx.errors import InvalidInput
+
+    if type(err).__name__ == "BadDefault":
+        return True
+    names = {cls.__name__ for cls in type(err).__mro__}
+    return isinstance(err, InvalidInput) and names.isdisjoint(_NOT_USAGE)
+
+
+def place_in_user_code(err: BaseException) -> str:
+    """File, line and function of the user's code that the error came through, the last of it.
+
+    Empty where there is none: it is neither ours, nor Python's, nor of an installed package.
+    """
+    called = False
+    place = ""
+    trace = err.__traceback__
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if code.co_filename.startswith(_OURS):
+            called = True
+        elif called and not _is_foreign(code.co_filename):
+            where = "" if code.co_name == "<module>" else f", in `{code.co_name}`"
+            place = f"{code.co_filename}:{trace.tb_lineno}{where}"
+        trace = trace.tb_next
+    return place
+
+
+_OURS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
+
+
+def _is_foreign(path: str) -> bool:
+    """Whether the file is Python's, or belongs to an installed package."""
+    if path.startswith("<") or f"{os.sep}site-packages{os.sep}" in path:
+        return True
+    return path.startswith(os.path.join(os.path.dirname(os.__file__), ""))
 
 
 def signal_of(err: BaseException) -> int | None:
@@ -100,4 +154,4 @@ def _hint(err: BaseException) -> str | None:
         hint = _HINTS.get(cls.__name__)
         if hint:
             return hint
-    return None if _is_ours(err) else "`torchx --log_level DEBUG ...` shows where this comes from"
+    return None if _is_ours(err) else _WHERE

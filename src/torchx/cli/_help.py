@@ -4,22 +4,23 @@ TYPE_CHECKING = False  # see `torchx/_startup/__init__.py`
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-USAGE = "torchx [--log_level LEVEL] [--color WHEN] COMMAND [ARGS ...]"
+USAGE = "torchx [-q] [--log_level LEVEL] [--color WHEN] COMMAND [ARGS ...]"
 
 _COMMANDS = {
     "builtins": "list the components that come along",
     "cancel": "cancel an app",
     "completion": "print what makes a shell complete words",
     "configure": "write a .torchxconfig to fill in",
-    "delete": "delete an app from its scheduler",
+    "delete": "delete an app from its scheduler (also: rm)",
     "describe": "show the definition of an app",
-    "list": "list the apps of a scheduler",
-    "log": "print the logs of an app",
+    "list": "list the apps of a scheduler (also: ps)",
+    "log": "print the logs of an app (also: logs)",
     "plugins": "show what installed packages add",
     "run": "run a component as an app",
     "runopts": "show the options of the schedulers",
     "status": "show the state of an app",
     "tracker": "look at what runs have tracked",
+    "why": "say why an app waits or failed, and what to do",
 }
 
 _BEFORE = f"""\
@@ -33,7 +34,8 @@ commands:
 _AFTER = """
 options:
   -h, --help         show this help and exit
-  --version          print the version and exit
+  -V, --version      print the version and exit
+  -q, --quiet        say nothing but results, warnings and errors
   --log_level LEVEL  records to show: DEBUG, INFO, WARNING, ERROR, CRITICAL or
                      a number (default: $LOGLEVEL or INFO)
   --color WHEN       auto (on terminals), always or never; NO_COLOR and
@@ -42,7 +44,8 @@ options:
 examples:
   torchx run utils.echo --msg hello
   torchx run -s slurm dist.ddp -j 2x8 --script train.py
-  torchx status SCHEDULER://SESSION/APP_ID   the handle that `torchx run` prints
+  torchx status                              of the app that was launched last
+  torchx logs -f train                       follow the app whose id begins so
   torchx COMMAND --help                      arguments and examples of a command
 """
 

@@ -14,7 +14,7 @@ def prefix_line(prefix: str, line: str) -> str:
     'w/0 a\nw/0 b\n'
     """
     if "\r" in line:
-        line = line.replace("\r", f"\r{prefix}")
+        line = line.replace("\r", f"\r{prefix}").replace(f"\r{prefix}\n", "\r\n")
     if "\n" in line:
         line = line[:-1].replace("\n", f"\n{prefix}") + line[-1]
     return line if line.startswith("\r") else prefix + line
@@ -66,8 +66,7 @@ class LogPrinter:
             _output.close_stdout()
 
     def _put(self, text: str) -> None:
-        self._file.write(text)
-        self._file.flush()
+        _output.write(self._file, text)
 
     def _prefix(self, key: tuple[str, int]) -> str:
         prefix = self._prefixes.get(key)

@@ -1,6 +1,7 @@
 """What `torchx log` is asked for: whose lines, and which of them."""
 
 import argparse
+import sys
 from typing import TYPE_CHECKING
 
 from torchx._startup.dataclass import light_dataclass
@@ -62,7 +63,7 @@ def parse_identifier(text: str) -> LogTarget | None:
     if found is None:
         return None
     scheduler, session, app_id, role, ids = found.groups()
-    numbers = tuple(int(number) for number in ids.split(",")) if ids else ()
+    numbers = tuple(dict.fromkeys(map(int, ids.split(",")))) if ids else ()
     return LogTarget(scheduler, session or DEFAULT_SESSION, app_id, role, numbers)
 
 
@@ -103,7 +104,7 @@ def parse_count(text: str) -> int:
     if not (text.isascii() and text.isdigit()):
         msg = f"`{text}` is not a number, write 0 or more"
         raise argparse.ArgumentTypeError(msg)
-    return int(text)
+    return min(int(text), sys.maxsize)  # there is no more of anything
 
 
 def _parse_age(text: str) -> "timedelta | None":

@@ -20,7 +20,7 @@ DATE_FORMAT = "%Y-%m-%d %H:%M:%S"
 class Palette:
     """Escape sequences for one stream; all empty where colour is not wanted."""
 
-    __slots__ = ("bold", "endc", "gray", "green", "orange", "red")
+    __slots__ = ("bold", "endc", "gray", "green", "orange", "red", "yellow")
 
     def __init__(self, enabled: bool) -> None:
         self.green = "\033[32m" if enabled else ""
@@ -28,6 +28,7 @@ class Palette:
         self.gray = "\033[2m" if enabled else ""
         self.bold = "\033[1m" if enabled else ""
         self.red = "\033[31m" if enabled else ""
+        self.yellow = "\033[33m" if enabled else ""
         self.endc = "\033[0m" if enabled else ""
 
 
@@ -126,8 +127,28 @@ def out(text: str, end: str = "\n") -> None:
     stdout = sys.stdout
     if stdout is None:
         return
-    stdout.write(text + end)
-    stdout.flush()
+    write(stdout, text + end)
+
+
+def write(stream: "TextIO", text: str) -> None:
+    """Writes to the stream at once.
+
+    Raises:
+        BrokenPipeError: if nobody reads it any more.
+        UnwritableOutput: if it cannot be written, as on a full disk.
+    """
+    try:
+        stream.write(text)
+        stream.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as err:
+        if stream is sys.stdout:
+            close_stdout()  # or the interpreter would fail on what is left, once more
+        from torchx.errors import UnwritableOutput
+
+        msg = f"the output cannot be written: {err.strerror or err}"
+        raise UnwritableOutput(msg) from None
 
 
 def out_json(value: object) -> None:

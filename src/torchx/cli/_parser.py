@@ -18,6 +18,12 @@ if TYPE_CHECKING:
 
 _DEFAULT_COLOR = "auto"
 
+SHORT_NAMES = {"logs": "log", "ps": "list", "rm": "delete"}
+"""Commands as people of other tools type them."""
+
+QUIET = "WARNING"
+"""The level of ``-q``."""
+
 _LEVELS = {
     "CRITICAL": 50,
     "FATAL": 50,
@@ -97,6 +103,8 @@ class CommandParser(Parser):
     def _fill(self) -> None:
         cmd = self._subcmds[self.cmd_name]
         cmd.add_arguments(self)
+        if "-q" not in self._option_string_actions:
+            add_quiet(self)
         argparse_util.apply_config_defaults(self, self.cmd_name)
         self.set_defaults(func=cmd.run, cmd_parser=self)
 
@@ -110,11 +118,31 @@ class RootParser(Parser):
         super().__init__(prog="torchx", usage=_help.USAGE)
         self._subcmds = subcmds
 
+    def _suggestion(self, message: str) -> str:
+        """An option of a command, in front of it, is not one of ours that is spelt wrong."""
+        head, _, rest = message.partition(":")
+        if head == "unrecognized arguments" and not rest.strip().startswith(("--l", "--c", "--v")):
+            return " Options of a command stand behind its name."
+        return super()._suggestion(message)
+
     def format_help(self) -> str:
         from torchx.cli import _help
 
         usable = getattr(self._subcmds, "usable", None)  # a caller's own commands are a plain dict
         return _help.render(usable() if usable else self._subcmds)
+
+
+def add_quiet(parser: argparse.ArgumentParser) -> None:
+    """Adds ``-q``, which may stand before a command and behind it."""
+    parser.add_argument(
+        "-q",
+        "--quiet",
+        dest="log_level",
+        action="store_const",
+        const=QUIET,
+        default=argparse.SUPPRESS,  # the level that stands before the command
+        help="say nothing but results, warnings and errors",
+    )
 
 
 def create_root(subcmds: "Mapping[str, SubCommand]") -> argparse.ArgumentParser:
@@ -123,21 +151,30 @@ def create_root(subcmds: "Mapping[str, SubCommand]") -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--log_level", metavar="LEVEL", default=_default_log_level())
     add("--color", choices=_output.COLOR_MODES, default=_DEFAULT_COLOR)
-    add("--version", action="version", version=f"torchx-{__version__}")
+    add_quiet(parser)
+    add("-V", "--version", action="version", version=f"torchx-{__version__}")
     subparsers = parser.add_subparsers(
         metavar="COMMAND", parser_class=CommandParser, prog=parser.prog
     )
     for name in subcmds:
         subparsers.add_parser(name, cmd_name=name, subcmds=subcmds)
+    for short, name in SHORT_NAMES.items():
+        if name in subcmds and short not in subcmds:
+            subparsers.add_parser(short, cmd_name=name, subcmds=subcmds)
     return parser
+
+
+def command_of(word: str, subcmds: "Mapping[str, SubCommand]") -> str:
+    """The command that a word stands for; a short name that a plugin uses is the plugin's."""
+    return word if word in subcmds else SHORT_NAMES.get(word, word)
 
 
 def parse(
     subcmds: "Mapping[str, SubCommand]", argv: Sequence[str]
 ) -> tuple[argparse.ArgumentParser, argparse.Namespace]:
     """Parses the whole command line; where the command comes first its parser is enough."""
-    if argv and argv[0] in subcmds:
-        name = argv[0]
+    name = command_of(argv[0], subcmds) if argv else ""
+    if name in subcmds:
         parser: argparse.ArgumentParser = CommandParser(
             prog=f"torchx {name}", cmd_name=name, subcmds=subcmds
         )

@@ -32,7 +32,7 @@ class ConfigText(str):
 
 
 class ArgOnceAction(argparse.Action):
-    """Stores a value; the same option string a second time ends the command with exit code 1."""
+    """Stores a value; the same option string a second time ends the command with exit code 2."""
 
     _parse: "weakref.ref[argparse.Namespace] | None" = None
     _used: set[str]
@@ -51,7 +51,7 @@ class ArgOnceAction(argparse.Action):
             self._used = set()
         if option_string in self._used:
             msg = f"{option_string} is given more than once, give it once"
-            _output.fail(msg, kind="UsageError")
+            _output.fail(msg, kind="UsageError", code=2)
         self._used.add(option_string or "")
         setattr(namespace, self.dest, values)
 

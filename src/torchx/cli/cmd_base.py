@@ -4,7 +4,7 @@ import abc
 import argparse
 from typing import NoReturn
 
-from torchx.cli import _output
+from torchx.cli import _handles, _output
 from torchx.runner import Runner, get_runner
 from torchx.specs import parse_app_handle
 
@@ -24,17 +24,26 @@ class SubCommand(abc.ABC):
 
 
 class AppHandleSubCommand(SubCommand):
-    """A command about one app, with a runner that is closed afterwards."""
+    """A command about one app, with a runner that is closed afterwards.
+
+    The app may also be given by its app id or the beginning of that: ``args.app_handle`` is the
+    whole handle all the same.
+    """
+
+    last_app = False
+    """Without a handle the command is about the app that was launched last."""
 
     def add_arguments(self, subparser: argparse.ArgumentParser) -> None:
         subparser.add_argument(
             "app_handle",
             type=str,
+            nargs="?" if self.last_app else None,
             metavar="APP_HANDLE",
-            help="handle of the app, SCHEDULER://SESSION/APP_ID",
+            help=_handles.help_text(self.last_app),
         )
 
     def run(self, args: argparse.Namespace) -> None:
+        args.app_handle = _handles.resolve(args.app_handle)
         with get_runner() as runner:
             self.run_with_runner(args, runner)
 

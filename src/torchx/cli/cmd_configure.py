@@ -75,6 +75,7 @@ def _scheduler_names(text: str) -> list[str] | None:
                 f"`{name}` is not a registered scheduler. Valid scheduler names:"
                 f" {', '.join(valid)}.{did_you_mean(name, valid)}",
                 kind="UnknownSchedulerException",
+                code=2,
             )
     return names or None
 

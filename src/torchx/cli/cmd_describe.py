@@ -16,6 +16,8 @@ examples:
 class CmdDescribe(AppHandleSubCommand):
     """Prints the definition of an app as its scheduler knows it."""
 
+    last_app = True
+
     def add_arguments(self, subparser: argparse.ArgumentParser) -> None:
         subparser.description = "Show the definition of an app as its scheduler knows it."
         subparser.epilog = EPILOG

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TextIO
 
 from torchx._words import did_you_mean
-from torchx.cli import _arguments, _output
+from torchx.cli import _arguments, _handles, _output
 from torchx.cli._log_printer import LogPrinter
 from torchx.cli._log_printer import prefix_line as _prefix_line
 from torchx.cli._log_query import (
@@ -20,7 +20,7 @@ from torchx.cli._log_query import (
     parse_time,
 )
 from torchx.cli.cmd_base import SubCommand
-from torchx.errors import LogsNotFound, UnsupportedRequest
+from torchx.errors import LogsNotFound, UnresolvedApp, UnsupportedRequest
 from torchx.runner import Runner, get_runner
 from torchx.schedulers.api import LogBlock, LogReport, Stream, one_look
 from torchx.specs import AppDef
@@ -44,12 +44,13 @@ __all__ = [
 ]
 
 EPILOG = f"""\
-IDENTIFIER is {ID_FORMAT}, or a handle followed by ROLE[/IDS]
+IDENTIFIER is {ID_FORMAT}, or a handle followed by ROLE[/IDS].
+In place of a handle its app id, or an unambiguous beginning of that, will do.
 
 examples:
-  torchx log -t local_cwd://torchx/train-x1       follow all replicas to the end
+  torchx log -f                                   follow the app that was launched last
+  torchx log train-x1 trainer/0 -n 20             the last lines of one replica
   torchx log HANDLE/trainer/0,3                   two replicas of a role
-  torchx log HANDLE trainer/0 --tail-lines 20
   torchx log HANDLE --since 10m --regex Error
   torchx log --verify HANDLE                      is every line there?"""
 
@@ -66,10 +67,16 @@ class CmdLog(SubCommand):
         subparser.description = "Print the logs of an app, its roles or its replicas."
         subparser.epilog = EPILOG
         add = subparser.add_argument
-        add("identifier", type=str, metavar="IDENTIFIER", help="whose logs, see below")
+        add(
+            "identifier",
+            type=str,
+            nargs="?",
+            metavar="IDENTIFIER",
+            help="whose logs, see below (default: those of the app that was launched last)",
+        )
         add("role", type=str, nargs="?", metavar="ROLE[/IDS]", help="if not in IDENTIFIER")
         add("--regex", type=parse_regex, help="only lines in which this is found")
-        add("-t", "--tail", action="store_true", help="follow the logs until the app ends")
+        add("-f", "-t", "--tail", action="store_true", help="follow the logs until the app ends")
         add(
             "--streams",
             type=str,
@@ -79,13 +86,19 @@ class CmdLog(SubCommand):
         time_help = "an age (10m, 2h) or a date and time (2030-01-31T12:00:00Z)"
         add("--since", type=parse_time, metavar="TIME", help=f"only later lines: {time_help}")
         add("--until", type=parse_time, metavar="TIME", help="only earlier lines")
-        add("--tail-lines", type=parse_count, metavar="N", help="only the last N of each replica")
+        add(
+            "-n",
+            "--tail-lines",
+            type=parse_count,
+            metavar="N",
+            help="only the last N of each replica",
+        )
         add("--attempt", type=parse_count, metavar="N", help="only attempt N, 0 is the first")
         add("--verify", action="store_true", help="report whether lines are missing; then exit 1")
         _arguments.add_json(subparser)
 
     def run(self, args: argparse.Namespace) -> None:
-        target = _target(args.identifier, args.role)
+        target = _target(_resolved(args.identifier), args.role)
         if args.verify:
             with get_runner() as runner:
                 _verify(runner, target, args.attempt, args.json)
@@ -108,12 +121,18 @@ class CmdLog(SubCommand):
             raise SystemExit(1)
 
 
+def _resolved(identifier: str | None) -> str:
+    try:
+        return _handles.resolve_identifier(identifier)
+    except UnresolvedApp as err:
+        _output.fail(f"{err}", kind=type(err).__name__, hint=f"IDENTIFIER is {ID_FORMAT}")
+
+
 def validate(job_identifier: str) -> None:
     """Ends the process when the text is not of the form `ID_FORMAT`."""
     if parse_identifier(job_identifier) is None:
-        _output.fail(
-            f"`{job_identifier}` is not of the form {ID_FORMAT}", kind="MalformedLogIdentifier"
-        )
+        msg = f"`{job_identifier}` is not of the form {ID_FORMAT}"
+        _output.fail(msg, kind="MalformedLogIdentifier", code=2)
 
 
 def get_logs(

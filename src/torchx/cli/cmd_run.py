@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from torchx._startup import local_supervisor
-from torchx.cli import _arguments, _output, _secrets
+from torchx.cli import _arguments, _output, _parser, _secrets
 from torchx.cli._run_args import (
     MISSING_COMPONENT_ERROR_MSG,
     TorchXRunArgs,
@@ -75,7 +75,7 @@ examples:
 _LAST_LINES_S = 2
 
 # flags that go together with --stdin
-_BESIDE_STDIN = ("stdin", "dryrun", "json", "show_secrets", "help")
+_BESIDE_STDIN = ("stdin", "dryrun", "json", "show_secrets", "log_level", "help")
 
 
 def _parse_component_name_and_args(
@@ -165,6 +165,7 @@ class CmdRun(SubCommand):
         flag("--tee_logs", "print the logs with the helper of torchx.util.log_tee_helpers")
         flag("--stdin", "read the run as a JSON object from stdin instead of from arguments")
         _secrets.add_show_secrets(subparser)
+        _parser.add_quiet(subparser)
 
     def run(self, args: argparse.Namespace) -> None:
         os.environ.setdefault(TORCHX_CONTEXT_NAME, "cli_run")
@@ -192,11 +193,13 @@ class CmdRun(SubCommand):
             try:
                 data = json.load(sys.stdin)
             except ValueError as err:
-                _output.fail(f"stdin does not hold valid JSON: {err}", kind="InvalidInput")
+                msg = f"stdin does not hold valid JSON: {err}"
+                _output.fail(msg, kind="InvalidInput", code=2)
             if not isinstance(data, dict):
                 _output.fail(
                     f"stdin must hold a JSON object, it holds a {type(data).__name__}",
                     kind="InvalidInput",
+                    code=2,
                 )
             self._stdin_json = data
         if args is not None and args.dryrun:
@@ -208,15 +211,15 @@ class CmdRun(SubCommand):
         if not args.stdin:
             return
         extra = [
-            action.dest
+            next(name for name in action.option_strings if name.startswith("--"))
             for action in self._actions
             if action.dest not in _BESIDE_STDIN
             and getattr(args, action.dest) != self._parser().get_default(action.dest)
         ]
         if args.component_name_and_args:
-            extra.append("component_name_and_args")
+            extra.append("COMPONENT [ARGS]")
         if extra:
-            names = ", ".join("--" + dest.replace("_", "-") for dest in extra)
+            names = ", ".join(extra)
             self._parser().error(
                 f"with --stdin the configuration must come from JSON, leave out: {names}"
             )
@@ -235,6 +238,8 @@ class CmdRun(SubCommand):
         if run_args.scheduler == "local":
             _output.log().warning(LOCAL_SCHEDULER_WARNING_MSG)
         config.apply(scheduler=run_args.scheduler, cfg=run_args.scheduler_cfg)
+        if _detaches(runner, run_args.scheduler, args):
+            run_args.scheduler_cfg["detach"] = True
         if run_args.dryrun:
             self._dryrun(runner, run_args, args)
         else:
@@ -286,10 +291,7 @@ class CmdRun(SubCommand):
     def _submit(self, runner: Runner, run_args: TorchXRunArgs, args: argparse.Namespace) -> None:
         scheduler, cfg = run_args.scheduler, run_args.scheduler_cfg
         local = scheduler.startswith("local")
-        no_wait = bool(getattr(args, "detach", False))
-        if local and no_wait and runner.scheduler_run_opts(scheduler).get("detach") is not None:
-            cfg["detach"] = True
-        no_wait = no_wait or bool(local and cfg.get("detach"))
+        no_wait = bool(getattr(args, "detach", False)) or bool(local and cfg.get("detach"))
         if scheduler == "local_cwd":
             local_supervisor.while_starting(_import_reader)
         self._attached = local and not cfg.get("detach") and _can_detach(runner, scheduler)
@@ -379,6 +381,12 @@ def _advice(handle: str) -> str:
     )
 
 
+def _detaches(runner: Runner, scheduler: str, args: argparse.Namespace) -> bool:
+    """Whether ``--detach`` is given and is an option of this scheduler."""
+    wanted = getattr(args, "detach", False) and scheduler.startswith("local")
+    return bool(wanted) and runner.scheduler_run_opts(scheduler).get("detach") is not None
+
+
 def _can_detach(runner: Runner, scheduler: str) -> bool:
     """Whether jobs end with this command unless they are detached; containers go on anyway."""
     known = scheduler == "local_cwd"  # saves making its options
@@ -457,14 +465,15 @@ def _component_errors(run_args: TorchXRunArgs) -> Iterator[None]:
             f" [{run_args.scheduler}] of `.torchxconfig`;"
             f" `torchx runopts {run_args.scheduler}` shows them"
         )
-        _output.fail(str(err), kind=type(err).__name__, hint=hint)
+        _output.fail(str(err), kind=type(err).__name__, hint=hint, code=2)
 
 
 def _component_failure(name: str, err: Exception) -> NoReturn:
     _output.log().debug("traceback", exc_info=err)
     text = str(err)
     message = text if name in text else f"component `{name}`: {text}"
-    _output.fail(message, kind=type(err).__name__)
+    code = 1 if isinstance(err, ComponentValidationException) else 2
+    _output.fail(message, kind=type(err).__name__, code=code)
 
 
 @contextmanager

@@ -1,11 +1,16 @@
 """``torchx status``: the state of an app."""
 
 import argparse
+import sys
 
 from torchx._words import did_you_mean
 from torchx.cli import _arguments, _output
+from torchx.cli._explained import explained
+from torchx.cli._look import is_terminal
+from torchx.cli._status_view import status_text
 from torchx.cli.cmd_base import AppHandleSubCommand, parse_app_handle
 from torchx.runner import Runner
+from torchx.schedulers.api import one_look
 from torchx.specs import AppState, AppStatus
 
 EPILOG = """\
@@ -22,6 +27,8 @@ def parse_list_arg(arg: str) -> list[str] | None:
 
 class CmdStatus(AppHandleSubCommand):
     """Prints the state of an app and of its replicas."""
+
+    last_app = True
 
     def add_arguments(self, subparser: argparse.ArgumentParser) -> None:
         subparser.description = "Show the state of an app and of its replicas."
@@ -46,15 +53,20 @@ class CmdStatus(AppHandleSubCommand):
 
     def run_with_runner(self, args: argparse.Namespace, runner: Runner) -> None:
         handle = args.app_handle
-        status = runner.wait(handle, wait_interval=1) if args.wait else runner.status(handle)
-        if status is None:
-            self.exit_missing_app(handle)
-        roles = parse_list_arg(args.roles)
-        _warn_unknown_roles(status, roles)
-        if args.json:
-            _output.out_json(_status_json(status, roles, handle))
-        else:
-            _output.out(status.format(roles))
+        with one_look():  # the cause comes from the same look
+            status = runner.wait(handle, wait_interval=1) if args.wait else runner.status(handle)
+            if status is None:
+                self.exit_missing_app(handle)
+            roles = parse_list_arg(args.roles)
+            _warn_unknown_roles(status, roles)
+            if args.json:
+                _output.out_json(_status_json(status, roles, handle))
+            elif is_terminal(sys.stdout):
+                _output.out(status_text(runner, handle, status, roles))
+            else:
+                found = explained(runner, handle, status.state)
+                why = f"Why: {found.line}" if found is not None else ""
+                _output.out(status.format(roles) + why)
         if args.exit_status and status.state in (AppState.FAILED, AppState.CANCELLED):
             raise SystemExit(1)
 

@@ -34,6 +34,7 @@ COMMANDS: dict[str, str] = {
     "runopts": "torchx.cli.cmd_runopts:CmdRunopts",
     "status": "torchx.cli.cmd_status:CmdStatus",
     "tracker": "torchx.cli.cmd_tracker:CmdTracker",
+    "why": "torchx.cli.cmd_why:CmdWhy",
 }
 
 
@@ -176,7 +177,7 @@ def main(argv: list[str] | None = None) -> None:
 
             _completion.complete(get_sub_cmds())
         argv = sys.argv[1:]
-    if list(argv) == ["--version"]:
+    if list(argv) in (["--version"], ["-V"]):
         sys.stdout.write(f"torchx-{__version__}\n")
         raise SystemExit(0)
     subcmds = get_sub_cmds()

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, overload
 
+from torchx._launches import note_deletion, note_launch
 from torchx._startup.lazy_logger import get_logger
 from torchx._tracker_environment import factory_in, setting_in, split_names
 from torchx.errors import BackendUnavailable, UnsupportedRequest
@@ -39,7 +40,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from torchx.runner.events import log_event
+    from torchx.schedulers._core.causes import Explanation
     from torchx.schedulers.api import (
+        AppSnapshot,
         FailedReplica,
         ListAppResponse,
         LogBlock,
@@ -267,6 +270,7 @@ class Runner:
             handle = make_app_handle(scheduler, self._name, app_id)
             if dryrun_info.app is not None:
                 self._apps[handle] = dryrun_info.app
+            note_launch(handle)
             _note_app(log, dryrun_info.app, handle)
         return handle
 
@@ -443,6 +447,20 @@ class Runner:
         find = getattr(scheduler, "failed_replicas", None)
         return find(app_id, max_lines) if find is not None else ()
 
+    def explain(self, app_handle: AppHandle) -> "Explanation | None":
+        """Why the app waits, failed or was lost; ``None`` if the scheduler does not know it."""
+        scheduler, app_id, backend = self._find(app_handle)
+        with recorded_call("explain", backend, app_id):
+            found: Explanation | None = _method(scheduler, "explain", backend)(app_id)
+            return found
+
+    def overview(self, app_handle: AppHandle) -> "AppSnapshot | None":
+        """All that is known of the app and its replicas; ``None`` if the app is unknown."""
+        scheduler, app_id, backend = self._find(app_handle)
+        with recorded_call("overview", backend, app_id):
+            found: AppSnapshot | None = _method(scheduler, "overview", backend)(app_id)
+            return found
+
     def needs_watcher(self, app_handle: AppHandle) -> bool:
         """Whether a failure ends the app's other replicas only while ``wait`` watches."""
         scheduler, app_id, _ = self._find(app_handle)
@@ -465,6 +483,7 @@ class Runner:
         with recorded_call("delete", backend, app_id), one_look():
             if self.status(app_handle) is not None:
                 scheduler.delete(app_id)
+                note_deletion(app_handle)
 
     def stop(self, app_handle: AppHandle) -> None:
         """Deprecated name of ``cancel``."""

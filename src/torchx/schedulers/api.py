@@ -57,6 +57,7 @@ from torchx.workspace.api import WorkspaceMixin
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from torchx.schedulers._core.causes import Explanation, Rule
     from torchx.schedulers._core.verbs import LogReader
 
 __all__ = [
@@ -264,6 +265,30 @@ class Scheduler(abc.ABC, Generic[T]):
 
             reader = _log_reader(self, snapshot)
             return verbs.failed_replicas(verbs.with_causes(snapshot, reader), reader, max_lines)
+
+    def cause_rules(self) -> "Sequence[Rule]":
+        """Hook: what this backend's words for waits and failures mean, the most exact first."""
+        return ()
+
+    def explain(self, app_id: str) -> "Explanation | None":
+        """Why the app waits, failed or was lost, from one look; ``None`` if it is unknown."""
+        from torchx.schedulers._core import explaining
+
+        with one_look():
+            snapshot = self.overview(app_id)
+            if snapshot is None:
+                return None
+            reader = _log_reader(self, snapshot) if _defines(self, "read_logs") else None
+            return explaining.explain(snapshot, reader, self.cause_rules())
+
+    def overview(self, app_id: str) -> AppSnapshot | None:
+        """All that is known of an app, as far as ``describe`` tells where there is no ``look``."""
+        if _defines(self, "look"):
+            return self.snapshot(app_id)
+        from torchx.schedulers._core.explaining import from_response
+
+        found = self.describe(app_id)
+        return None if found is None else from_response(found)
 
     # -- ending -------------------------------------------------------------------------------
 

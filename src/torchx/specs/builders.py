@@ -1,10 +1,12 @@
 """Turns a component and the arguments for it into an app."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args, get_origin
 
 from torchx._startup.signatures import EMPTY, Parameter, parameters
 from torchx._words import FALSE_WORDS, TRUE_WORDS, parse_bool
+from torchx.errors import ComponentValidationException
 from torchx.specs._app import AppDef
 from torchx.specs._handle import make_app_handle
 from torchx.specs._mounts import parse_mounts
@@ -91,13 +93,17 @@ def _build_parser(
         required = default is EMPTY
         if isinstance(default, bool) and param_name not in (config or {}):
             default = str(default)
-        parser.add_argument(
-            *_option_strings(parameter),
-            dest=param_name,
-            type=get_argparse_param_type(parameter),
-            required=required,
-            default=None if required else default,
-        )
+        try:
+            parser.add_argument(
+                *_option_strings(parameter),
+                dest=param_name,
+                type=get_argparse_param_type(parameter),
+                required=required,
+                default=None if required else default,
+            )
+        except argparse.ArgumentError as err:
+            msg = f"parameter `{param_name}` of component `{name}` needs another name: {err}"
+            raise ComponentValidationException(msg) from None
     return parser
 
 
@@ -256,6 +262,15 @@ def _decode_container(text: str, tp: Any) -> Any:
     raise ValueError(msg)
 
 
+def _calling(component: Callable[..., AppDef]) -> AbstractContextManager[Any]:
+    """Around a call of a component; one of ours neither prints nor ends the process."""
+    if str(getattr(component, "__module__", "")).startswith("torchx.components."):
+        return nullcontext()
+    from torchx._startup.foreign_code import component_code
+
+    return component_code(f"component `{getattr(component, '__name__', component)}`")
+
+
 def materialize_appdef(
     cmpnt_fn: Callable[..., AppDef],
     cmpnt_args: list[str],
@@ -269,10 +284,12 @@ def materialize_appdef(
 
     Raises:
         SystemExit: with code 2, after printing why, if the arguments are wrong.
+        ComponentValidationException: if the component calls ``sys.exit``.
         TypeError: if the component does not return an ``AppDef``.
     """
     args = component_args_from_str(cmpnt_fn, cmpnt_args, cmpnt_defaults, config)
-    app = cmpnt_fn(*args.positional_args.values(), *args.var_args, **args.kwargs)
+    with _calling(cmpnt_fn):
+        app = cmpnt_fn(*args.positional_args.values(), *args.var_args, **args.kwargs)
     if not isinstance(app, AppDef):
         msg = f"Expected a component that returns `AppDef`, but got `{type(app)}`"
         raise TypeError(msg)

@@ -205,6 +205,12 @@ class CustomComponentsFinder(ComponentsFinder):
 
     def _load(self) -> tuple[ModuleType, str]:
         """The module, and the path by which its source can be read."""
+        from torchx._startup.foreign_code import component_code
+
+        with component_code(f"`{self._path}`"):
+            return self._import()
+
+    def _import(self) -> tuple[ModuleType, str]:
         from torchx.specs._component_files import load_file
 
         path = self._path

@@ -14,12 +14,13 @@ refused. Other fixtures to override: ``opts`` (run options of every job), ``imag
 ``python3``), ``resource``, ``host_dir`` where ``mounts`` are declared, ``other_scheduler`` where
 ``durable`` is. Fixtures that break the backend, or look into it: ``backend_away``,
 ``backend_missing``, ``refuse_submission``, ``refuse_end``, ``native_objects``, ``submitted``,
-``queries``; rows without their fixture are skipped and say so. Settings: ``timeout_s``,
-``requires_resource``, ``attempt_variable``, ``native_states`` with ``state_of``,
-``many_replicas``, ``most_queries``.
+``queries``, ``scheduler_name``; rows without their fixture are skipped and say so. Settings:
+``timeout_s``, ``requires_resource``, ``attempt_variable``, ``native_states`` with ``state_of``,
+``many_replicas``, ``most_queries``, ``trials``.
 """
 
 from torchx.testing._contract.faults import FaultContract
+from torchx.testing._contract.interruptions import InterruptionContract
 from torchx.testing._contract.jobs import Jobs
 from torchx.testing._contract.life import LifeContract
 from torchx.testing._contract.logs import LogContract
@@ -39,5 +40,6 @@ class SchedulerContract(
     LogContract,
     MergedLogContract,
     FaultContract,
+    InterruptionContract,
 ):
     """All parts of the suite for one scheduler."""

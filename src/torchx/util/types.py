@@ -38,7 +38,7 @@ def to_dict(arg: str) -> dict[str, str]:
         return {}
     spans = _split_unquoted(arg)
     if len(spans) < 2:
-        msg = f"`{arg}` does not have at least one `key=value` pair"
+        msg = f"`{arg}` does not have at least one `key=value` pair (empty values: `key=''`)"
         raise ValueError(msg)
     key = arg[slice(*spans[0])]
     pairs = {}

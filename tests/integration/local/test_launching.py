@@ -219,23 +219,28 @@ create_scheduler("test").submit(AppDef("job", [role]), {})
 """
 
 
-def test_the_limit_of_processes_is_told(tmp_path):
-    home = tmp_path / "anybody"
-    home.mkdir()
-    home.chmod(0o777)
+def as_anybody(code: str, home: Path, needs: str = "") -> "subprocess.CompletedProcess[str]":
+    """Runs it as a user who is not root, if this Python can be run by one."""
 
     def run(code: str) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
             [sys.executable, "-c", AS_ANYBODY + code, MARKER],
             capture_output=True,
             text=True,
-            env={**os.environ, "TORCHX_HOME": str(home / "torchx"), "HOME": str(home)},
+            env={**os.environ, "TORCHX_HOME": str(home), "HOME": str(home)},
         )
 
-    probe = run("import collections, torchx; os.listdir(os.environ['HOME'])")
+    probe = run(f"import collections, torchx{needs}")
     if probe.returncode:
         pytest.skip(f"only root can run this Python here: {probe.stderr.strip()[-200:]}")
-    done = run(FEW_PROCESSES)
+    return run(code)
+
+
+def test_the_limit_of_processes_is_told(tmp_path):
+    home = tmp_path / "anybody"
+    home.mkdir()
+    home.chmod(0o777)
+    done = as_anybody(FEW_PROCESSES, home, needs="; os.listdir(os.environ['HOME'])")
     last = done.stderr.strip().split("\n")[-1]
     assert "could not be started: the limit of " in last
     assert "(`ulimit -u`)" in last
@@ -368,3 +373,34 @@ def test_a_job_whose_record_is_damaged_can_be_removed(scheduler, content):
 def test_negative_retries_are_refused(scheduler):
     with pytest.raises(ValueError, match="`max_retries` must not be negative, given: -1"):
         scheduler.submit_dryrun(sh("true", max_retries=-1), {})
+
+
+def test_a_home_that_no_shell_expanded_is_that_of_the_user(scheduler, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path / "me"))
+    monkeypatch.setenv("TORCHX_HOME", "~/torchx")
+    wait_for_end(scheduler, scheduler.submit(sh("true"), {}))
+    assert (tmp_path / "me/torchx/local/jobs").is_dir()
+
+
+@pytest.mark.parametrize("verb", ["list", "submit"])
+def test_a_home_that_is_a_file_is_told(scheduler, tmp_path, monkeypatch, verb):
+    home = tmp_path / "file"
+    home.touch()
+    monkeypatch.setenv("TORCHX_HOME", str(home))
+    with pytest.raises((ValueError, JobStartError), match=r"below `.*/file/local`.*TORCHX_HOME"):
+        scheduler.list() if verb == "list" else scheduler.submit(sh("true"), {})
+
+
+def test_a_home_of_another_user_is_told(tmp_path):
+    home = tmp_path / "private"
+    (home / "local/active").mkdir(parents=True)
+    home.chmod(0o700)
+    code = (
+        "from torchx.schedulers.local_scheduler import create_scheduler\n"
+        "try:\n"
+        "    create_scheduler('test').list()\n"
+        "except ValueError as err:\n"
+        "    print(err)\n"
+    )
+    done = as_anybody(code, home)
+    assert "Permission denied; set TORCHX_HOME to a folder of your own" in done.stdout

@@ -72,7 +72,7 @@ def test_an_option_given_twice_ends_the_command(
     for _ in range(2):  # nothing leaks into the next parse
         with pytest.raises(SystemExit) as ended:
             parser.parse_args(["--workspace", "a", "--workspace", "b"])
-        assert ended.value.code == 1
+        assert ended.value.code == 2
         assert "--workspace" in caplog.text
         caplog.clear()
         assert vars(parser.parse_args(["--workspace", "a"])) == {"workspace": "a"}

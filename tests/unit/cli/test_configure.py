@@ -107,7 +107,7 @@ def test_an_unknown_scheduler_changes_nothing(
     call: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     CONFIG.write_text(OLD)
-    assert call("configure", "-s", "local_cw", "--force").code == 1
+    assert call("configure", "-s", "local_cw", "--force").code == 2
     assert CONFIG.read_text() == OLD
     assert "Valid scheduler names: local_cwd" in caplog.text
     assert "Did you mean `local_cwd`?" in caplog.text

@@ -4,6 +4,7 @@ import argparse
 import io
 import json
 import queue
+import sys
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from torchx.cli._log_query import LogTarget, parse_identifier, parse_time
+from torchx.cli._log_query import LogTarget, parse_count, parse_identifier, parse_time
 from torchx.cli._log_replicas import last_lines
 from torchx.cli.cmd_log import (
     ENDC,
@@ -76,7 +77,7 @@ def test_an_empty_session_is_the_default_one() -> None:
 def test_identifiers_that_are_not(text: str, caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(SystemExit) as ended:
         validate(text)
-    assert ended.value.code == 1
+    assert ended.value.code == 2
     assert ID_FORMAT in caplog.text
     assert text.strip() in caplog.text
 
@@ -103,7 +104,7 @@ def test_what_is_put_into_an_identifier_comes_out(
         text += f"/{role}"
     if ids:
         text += "/" + ",".join(map(str, ids)) + ("," if comma else "")
-    expected = LogTarget(scheduler, session or "default", app_id, role, tuple(ids))
+    expected = LogTarget(scheduler, session or "default", app_id, role, tuple(dict.fromkeys(ids)))
     assert parse_identifier(text) == expected
 
 
@@ -125,6 +126,7 @@ def test_no_text_breaks_the_parser(text: str) -> None:
         ("\rx\n", "\rPx\n"),
         ("a\rb\n", "Pa\rPb\n"),
         ("a\nb\n", "Pa\nPb\n"),
+        ("a\r\nb\r\n", "Pa\r\nPb\r\n"),
         ("a\nb", "Pa\nPb"),
         ("\n", "P\n"),
         ("\n\n", "P\nP\n"),
@@ -165,6 +167,10 @@ def test_dates() -> None:
     assert parse_time("2030-01-31T12:00:00Z") == expected
     assert parse_time("2030-01-31T14:00:00+02:00") == expected
     assert parse_time("2030-01-31 12:00:00") == datetime(2030, 1, 31, 12).astimezone()
+
+
+def test_more_lines_than_there_can_be_are_all() -> None:
+    assert parse_count("9" * 30) == sys.maxsize
 
 
 @pytest.mark.parametrize("text", ["", "soon", "10", "10x", "m10", "2030-13-01", "99999999999w"])

@@ -52,7 +52,7 @@ def test_default_commands_come_in_order_as_new_instances() -> None:
     first, second = cli.get_default_sub_cmds(), cli.get_default_sub_cmds()
     assert " ".join(first) == (
         "builtins cancel completion configure delete describe list log plugins run runopts status"
-        " tracker"
+        " tracker why"
     )
     assert all(isinstance(cmd, SubCommand) for cmd in first.values())
     assert isinstance(first["run"], CmdRun)
@@ -101,6 +101,13 @@ def test_an_unknown_flag_is_usage_and_a_similar_one_is_named(call: Callable[...,
     assert result.code == 2
     assert "unrecognized arguments: --shceduler x" in result.err
     assert "Did you mean `--scheduler`?" in result.err
+
+
+def test_an_option_of_a_command_in_front_of_it_is_explained(call: Callable[..., Any]) -> None:
+    result = call("--json", "list")
+    assert result.code == 2
+    assert "Options of a command stand behind its name" in result.err
+    assert "Did you mean" not in result.err
 
 
 def test_log_level_after_the_command_is_not_accepted(call: Callable[..., Any]) -> None:
@@ -283,7 +290,7 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
 
 def test_usage_errors_are_json_where_json_is_asked_for(call: Callable[..., Any]) -> None:
     for argv in (
-        ["status", "--json"],
+        ["cancel", "--json"],
         ["log", "--json", "--streams", "x", "k://s/a"],
         ["run", "--json", "--nope", "utils.echo"],
         ["run", "--json"],

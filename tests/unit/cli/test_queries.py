@@ -106,7 +106,7 @@ def test_status_asks_once(
     ("handle", "code", "words"),
     [
         ("remote://torchx/nope", 1, ["nope", "remote"]),
-        ("foo://a/b", 1, ["foo"]),
+        ("foo://a/b", 2, ["foo"]),
         ("bogus", 2, ["bogus", "SCHEDULER://SESSION/APP_ID"]),
     ],
 )
@@ -181,7 +181,7 @@ def test_cancel_and_delete_are_one_call_of_the_runner(
 
 @pytest.mark.parametrize("name", ["cancel", "delete"])
 def test_bad_handles_of_cancel_and_delete(name: str, call: Callable[..., Any]) -> None:
-    assert call(name, "foo://a/b").code == 1
+    assert call(name, "foo://a/b").code == 2
     assert call(name, "bogus").code == 2
 
 
@@ -229,7 +229,7 @@ def test_a_list_with_options(call: Callable[..., Any], remote: Any) -> None:
     torchxconfig._subcmd_configs.clear()
     assert call("list", "-cfg", "team=a").code == 0
     assert remote.list_cfg == {"team": "a", "queue": "q"}
-    assert call("list", "-cfg", "a=b", "-cfg", "c=d").code == 1
+    assert call("list", "-cfg", "a=b", "-cfg", "c=d").code == 2
 
 
 def test_an_empty_list_is_a_header(torchx: Callable[..., Any]) -> None:
@@ -352,7 +352,7 @@ def test_a_printed_component_can_be_run(call: Callable[..., Any]) -> None:
 def test_an_unknown_component_is_an_error(
     call: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert call("builtins", "--print", "utils.ecko").code == 1
+    assert call("builtins", "--print", "utils.ecko").code == 2
     assert "Did you mean `utils.echo`?" in caplog.text
 
 

@@ -250,20 +250,20 @@ def test_the_scheduler_local_is_deprecated(
 @pytest.mark.parametrize(
     ("argv", "code", "words"),
     [
-        (["utils.ecko"], 1, ["utils.ecko", "Did you mean `utils.echo`?"]),
-        (["nope.comp"], 1, ["nope.comp"]),
-        (["nofile.py:f"], 1, ["nofile.py:f", "does not exist"]),
-        (["FILE:nope"], 1, ["FILE:nope", "does not exist"]),
+        (["utils.ecko"], 2, ["utils.ecko", "Did you mean `utils.echo`?"]),
+        (["nope.comp"], 2, ["nope.comp"]),
+        (["nofile.py:f"], 2, ["nofile.py:f", "does not exist"]),
+        (["FILE:nope"], 2, ["FILE:nope", "does not exist"]),
         (["FILE:broken"], 1, ["broken", "Missing type annotation"]),
         (["FILE:raises"], 1, ["RuntimeError: out of ideas"]),
         (["FILE:not_an_app"], 1, ["`AppDef`", "int"]),
-        (["a:b:c"], 1, ["a:b:c"]),
-        (["-cfg", "bogus", "utils.echo"], 1, ["-cfg bogus", "torchx runopts local_cwd"]),
-        (["-cfg", "prepend_cwd=maybe", "utils.echo"], 1, ["prepend_cwd", "maybe", "true/1/yes/on"]),
-        (["-s", "remote", "utils.echo"], 1, ["team", "-cfg", ".torchxconfig", "runopts remote"]),
-        (["-s", "local_cwd", "-s", "local_cwd", "utils.echo"], 1, ["-s"]),
-        (["-cfg", "a=b", "-cfg", "a=b", "utils.echo"], 1, ["-cfg"]),
-        (["--parent_run_id", "a", "--parent_run_id", "b", "u.e"], 1, ["--parent_run_id"]),
+        (["a:b:c"], 2, ["a:b:c"]),
+        (["-cfg", "bogus", "utils.echo"], 2, ["-cfg bogus", "torchx runopts local_cwd"]),
+        (["-cfg", "prepend_cwd=maybe", "utils.echo"], 2, ["prepend_cwd", "maybe", "true/1/yes/on"]),
+        (["-s", "remote", "utils.echo"], 2, ["team", "-cfg", ".torchxconfig", "runopts remote"]),
+        (["-s", "local_cwd", "-s", "local_cwd", "utils.echo"], 2, ["-s"]),
+        (["-cfg", "a=b", "-cfg", "a=b", "utils.echo"], 2, ["-cfg"]),
+        (["--parent_run_id", "a", "--parent_run_id", "b", "u.e"], 2, ["--parent_run_id"]),
         (["-s", "kubernetes_mcad", "utils.echo"], 1, ["kubernetes_mcad"]),
         (["-s", "nope", "utils.echo"], 2, ["invalid choice: 'nope'"]),
         (["-s", "local_cw", "utils.echo"], 2, ["Did you mean `local_cwd`?"]),
@@ -318,8 +318,87 @@ def test_run_raises_system_exit_without_the_root_parser(caplog: pytest.LogCaptur
     for component in ("nope", "nofile.py:f"):
         with pytest.raises(SystemExit) as ended:
             cmd.run(parser.parse_args([component]))
-        assert ended.value.code == 1
+        assert ended.value.code == 2
         assert component in caplog.text
+
+
+ENDS_AT_IMPORT = "import sys\nsys.exit(0)\n"
+ENDS_WHEN_CALLED = """
+import sys
+import torchx.specs as specs
+def job() -> specs.AppDef:
+    sys.exit(5)
+"""
+FAILS = """
+import torchx.specs as specs
+def job() -> specs.AppDef:
+    return inner()
+def inner() -> specs.AppDef:
+    raise RuntimeError("boom")
+"""
+SHADOWS_HELP = """
+import torchx.specs as specs
+def job(help: str = "x") -> specs.AppDef:
+    return specs.AppDef("job", [specs.Role("w", "", entrypoint="true")])
+"""
+
+
+@pytest.mark.parametrize("flags", [[], ["--json"], ["--dryrun"]])
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        (ENDS_AT_IMPORT, ["bad.py` calls `sys.exit(0)`", "raises an error"]),
+        (ENDS_WHEN_CALLED, ["component `job` calls `sys.exit(5)`"]),
+        (FAILS, ["RuntimeError: boom", "bad.py:6, in `inner`"]),
+        ("import nosuchmodule\n", ["No module named 'nosuchmodule'", "bad.py:1"]),
+        (SHADOWS_HELP, ["parameter `help` of component `job` needs another name"]),
+    ],
+)
+def test_a_bug_of_a_component_is_told_with_its_place(
+    flags: list[str],
+    source: str,
+    words: list[str],
+    call: Callable[..., Any],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    Path("bad.py").write_text(source)
+    result = call("run", *flags, "bad.py:job")
+    assert result.code == 1
+    for word in words:
+        assert word in caplog.text
+    assert ("error" in json.loads(result.out)) if "--json" in flags else result.out == ""
+
+
+def test_what_a_component_prints_is_no_part_of_the_result(
+    call: Callable[..., Any], remote: Any
+) -> None:
+    Path("talks.py").write_text(
+        "import torchx.specs as specs\n"
+        "print('being imported')\n"
+        "def job() -> specs.AppDef:\n"
+        "    print('being called')\n"
+        "    return specs.AppDef('job', [specs.Role('w', '', entrypoint='true',\n"
+        "                                           resource=specs.Resource(1, 0, 1))])\n"
+    )
+    result = call("run", *REMOTE, "talks.py:job")
+    assert result.out == "remote://torchx/job-1\n"
+    assert "being imported\nbeing called\n" in result.err
+    assert json.loads(call("run", *REMOTE, "--json", "talks.py:job").out)["app_id"] == "job-2"
+
+
+def test_a_dry_run_shows_the_option_that_a_flag_stands_for(call: Callable[..., Any]) -> None:
+    result = call("run", "--dryrun", "--detach", "--json", "utils.echo")
+    assert json.loads(result.out)["cfg"]["detach"] is True
+
+
+def test_output_that_cannot_be_written_is_told(torchx: Callable[..., Any]) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("this system has no /dev/full")
+    command = f"{sys.executable} -m torchx.cli.main run --dryrun utils.echo > /dev/full"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "the output cannot be written: No space left on device" in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
 # -- stdin ------------------------------------------------------------------------------------
@@ -365,7 +444,7 @@ def test_tokens_on_stdin_win_over_named_arguments(
     ],
 )
 @pytest.mark.parametrize("more", [[], ["--dryrun"]])
-def test_bad_json_ends_with_1(
+def test_bad_json_is_usage(
     data: object,
     words: list[str],
     more: list[str],
@@ -376,7 +455,7 @@ def test_bad_json_ends_with_1(
 ) -> None:
     stdin_json(monkeypatch, data)
     result = call("run", "--stdin", *more)
-    assert (result.code, result.out) == (1, "")
+    assert (result.code, result.out) == (2, "")
     for word in words:
         assert word in caplog.text
     assert remote.jobs == {}
@@ -385,10 +464,10 @@ def test_bad_json_ends_with_1(
 @pytest.mark.parametrize(
     ("argv", "names"),
     [
-        (["-cfg", "a=b"], ["--scheduler-args"]),
+        (["-cfg", "a=b"], ["--scheduler_args"]),
         (["-s", "slurm", "--wait"], ["--scheduler", "--wait"]),
-        (["utils.echo"], ["--component-name-and-args"]),
-        (["--parent_run_id", "x"], ["--parent-run-id"]),
+        (["utils.echo"], ["COMPONENT [ARGS]"]),
+        (["--parent_run_id", "x"], ["--parent_run_id"]),
     ],
 )
 def test_flags_beside_stdin_are_usage(

@@ -110,7 +110,7 @@ def test_bad_usage_ends_with_2(call: Call, argv: tuple[str, ...]) -> None:
 
 def test_without_a_tracker_one_line_says_what_to_do(torchx: Call) -> None:
     result = torchx("tracker", "list", "jobs")
-    assert result.code == 1
+    assert result.code == 2
     assert "No trackers configured" in result.err
     assert "Traceback" not in result.err
     assert json.loads(torchx("tracker", "list", "jobs", "--json").out)["error"]["type"]
@@ -120,7 +120,7 @@ def test_without_a_tracker_one_line_says_what_to_do(torchx: Call) -> None:
 def test_a_tracker_is_chosen_by_name(torchx: Call) -> None:
     assert torchx("tracker", "list", "jobs", "--tracker", "fsspec").code == 0
     result = torchx("tracker", "list", "jobs", "--tracker", "other")
-    assert result.code == 1
+    assert result.code == 2
     assert "`other` is not configured; configured are: fsspec" in result.err
 
 

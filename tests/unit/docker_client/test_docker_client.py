@@ -123,8 +123,11 @@ def test_parallel_calls_keep_their_order_and_leave_the_main_thread():
 
 
 def test_the_first_failure_of_parallel_calls_is_raised():
+    both_run = threading.Barrier(2)
+
     def call(i):
         if i in (3, 5):
+            both_run.wait(60)
             raise KeyError(i)
 
     with pytest.raises(KeyError, match="3"):

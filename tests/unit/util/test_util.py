@@ -77,6 +77,12 @@ def test_text_that_holds_no_pairs_is_refused(text):
         to_dict(text)
 
 
+def test_an_empty_value_needs_quotes():
+    assert to_dict("A=''") == {"A": ""}
+    with pytest.raises(ValueError, match=r"empty values: `key=''`"):
+        to_dict("A=")
+
+
 KEYS = st.text("abcXYZ_09", min_size=1)
 
 

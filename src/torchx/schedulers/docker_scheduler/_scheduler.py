@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torchx._docker import connect
 from torchx.schedulers.api import (
@@ -25,6 +25,9 @@ from ._launch import launch
 from ._options import Opts
 from ._render import render_request
 from ._request import LABEL_APP_ID, DockerJob, build_request
+
+if TYPE_CHECKING:
+    from torchx.schedulers.causes import Rule
 
 
 class DockerScheduler(SdkContainers, DockerWorkspaceMixin, Scheduler[Opts]):
@@ -126,6 +129,12 @@ class DockerScheduler(SdkContainers, DockerWorkspaceMixin, Scheduler[Opts]):
     ) -> Iterator[LogChunk]:
         """Lines of these replicas in the order of time; all attempts of a replica are one."""
         return _follow.read_logs(self._daemon, _logs.sources_of(snapshot, replicas), query)
+
+    def cause_rules(self) -> "Sequence[Rule]":
+        """What the words of this backend mean."""
+        from ._causes import RULES
+
+        return RULES
 
     # -- ending -----------------------------------------------------------------------------
 

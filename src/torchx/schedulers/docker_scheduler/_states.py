@@ -247,10 +247,10 @@ def _replica(
 
 def _reason(container: Container, details: Details) -> str:
     """Why a container failed, as far as its exit code does not say it."""
-    if container.status == "created":
-        return "was never started"
     if details.error:
         return f"could not be started: {details.error}"
+    if container.status == "created":
+        return "was never started"
     if details.oom_killed:
         if not details.memory_bytes:
             return "out of memory"

@@ -31,6 +31,7 @@ from ._states import ends_itself, is_over
 
 if TYPE_CHECKING:
     from torchx.schedulers._kube.apps.app import App
+    from torchx.schedulers.causes import Rule
 
 logger = get_logger(__name__)
 
@@ -225,6 +226,12 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         start = {} if looked is None else looked.lists
         kube, place = self._clusters.kube(home), f"{namespace}:{name}"
         return read_logs(kube, place, replicas, query, start, kind.kind, kind.reader)
+
+    def cause_rules(self) -> "Sequence[Rule]":
+        """What the words of this backend mean."""
+        from ._causes import RULES
+
+        return RULES
 
     # -- ending -----------------------------------------------------------------------------
 

@@ -9,15 +9,17 @@ import time
 from typing import Any
 
 from torchx._startup import local_supervisor
+from torchx._startup.uninterrupted import Uninterrupted
 from torchx.errors import JobStartError
 from torchx.schedulers.api import ends_on_failure
 from torchx.specs._serialize import app_to_json
 from torchx.specs.api import AppDef
 
 from . import _client
+from ._folders import own_logs_dir
 from ._options import Opts
 from ._request import PopenRequest, join_path, supervisor_roles
-from ._store import Store, own_logs_dir
+from ._store import Store
 from ._supervise import tree
 from ._supervise.format import FDS_PER_REPLICA, FDS_RESERVED, KEEP
 
@@ -63,6 +65,7 @@ class Launch:
         self._own_dirs: list[str] = []
         self._lock = -1
         self._supervisor: local_supervisor.Supervisor | None = None
+        self._uninterrupted = Uninterrupted(self._run)
 
     def run(self) -> Lifeline | None:
         """Starts every replica, or none; returns once all run.
@@ -74,7 +77,7 @@ class Launch:
             JobStartError: if a replica cannot be started; call ``undo`` then, as after any error.
         """
         try:
-            return self._run()
+            return self._uninterrupted.result()
         except JobStartError:
             raise
         except OSError as err:  # too many open files, say
@@ -116,6 +119,7 @@ class Launch:
 
     def undo(self) -> None:
         """Ends what was started and removes what was made, and nothing that was there before."""
+        self._uninterrupted.stop(self._hang_up)
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
@@ -135,6 +139,15 @@ class Launch:
                 self._store.forget(record)
         self._store.discard(app_id)
         _remove_log_dirs(self._request, self._own_dirs)
+
+    def _hang_up(self) -> None:
+        """Lets the launch fail that waits for its supervisor."""
+        supervisor = self._supervisor
+        if supervisor is not None:
+            try:
+                supervisor.channel.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass  # it is closed: there is nothing to wait for
 
     def _hand_over(self, spec: "dict[str, Any]") -> str:
         """Gives the job to a supervisor; returns its answer."""

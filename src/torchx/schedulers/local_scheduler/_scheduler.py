@@ -30,6 +30,7 @@ from ._compat import (
     planning,
     start_process,
 )
+from ._folders import own_logs_dir
 from ._images import CWDImageProvider, ImageProvider
 from ._options import Opts
 from ._request import (
@@ -40,6 +41,8 @@ from ._request import (
 )
 
 if TYPE_CHECKING:
+    from torchx.schedulers.causes import Rule
+
     from ._record import JobRecord
     from ._store import Store
 
@@ -137,8 +140,6 @@ class LocalScheduler(Scheduler[Opts]):
         return request
 
     def _get_app_log_dir(self, app_id: str, cfg: Mapping[str, CfgVal]) -> str:
-        from ._store import own_logs_dir
-
         base = cfg.get("log_dir")
         base = os.path.abspath(os.path.expanduser(str(base))) if base else own_logs_dir()
         return os.path.join(base, self.session_name, app_id)
@@ -266,6 +267,12 @@ class LocalScheduler(Scheduler[Opts]):
 
         wait_for_change(_store(), app_id, timeout_s)
 
+    def cause_rules(self) -> "Sequence[Rule]":
+        """What the words of this backend mean."""
+        from ._causes import RULES
+
+        return RULES
+
     # -- ending -----------------------------------------------------------------------------
 
     def end(self, snapshot: AppSnapshot) -> None:
@@ -354,9 +361,11 @@ def _active(store: "Store") -> "Iterator[tuple[JobRecord, AppState]]":
 
     for app_id in store.active():
         record = store.read(app_id)
-        if record is not None:
-            state = AppState.UNKNOWN if record.damage else settled_view(store, record).state
-            yield record, state
+        if record is None:
+            store.clear_leftover(app_id)
+            continue
+        state = AppState.UNKNOWN if record.damage else settled_view(store, record).state
+        yield record, state
 
 
 def _as_opts(cfg: object) -> Opts:

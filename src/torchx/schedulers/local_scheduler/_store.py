@@ -19,10 +19,10 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from torchx._files import take_lock, try_lock, write_all
-from torchx._home import home_dir
-from torchx.errors import JobStartError
+from torchx.errors import InvalidInput, JobStartError
 from torchx.schedulers._core.exits import one_line_json
 
+from ._folders import local_home
 from ._record import JobRecord
 from ._states import JobView, failed_keys, parse_journal
 from ._supervise import journal
@@ -32,16 +32,6 @@ if TYPE_CHECKING:
 
 RESERVE_BYTES = 16_384
 DELETED = "-"
-
-
-def local_home() -> str:
-    """The folder of all records, which may not exist yet."""
-    return os.path.join(os.path.abspath(home_dir()), "local")
-
-
-def own_logs_dir() -> str:
-    """Where logs go when no ``log_dir`` is given; they are deleted with their job."""
-    return os.path.join(local_home(), "logs")
 
 
 class Store:
@@ -63,28 +53,62 @@ class Store:
         Raises:
             JobStartError: if the job cannot be recorded; nothing is left of it.
         """
-        folder = self.job_dir(app_id)
+        announced = -1
+        try:
+            announced = self._announce(app_id)
+            return self._create(app_id, data)
+        finally:
+            if announced >= 0:
+                os.close(announced)
+
+    def _announce(self, app_id: str) -> int:
+        """Puts a job among the active ones before anything is made of it.
+
+        Returns:
+            A descriptor, locked until all is made: who finds the lock free and no record removes
+            what there is.
+        """
+        path = os.path.join(self.home, "active", app_id)
         try:
             os.makedirs(self.home, 0o700, exist_ok=True)
             self._own_home()
             for name in ("jobs", "active", "logs"):
                 os.makedirs(os.path.join(self.home, name), 0o700, exist_ok=True)
-            os.mkdir(folder, 0o700)
-        except FileExistsError as err:
-            msg = f"a local job `{app_id}` exists already (`{err.filename}`), delete it first"
-            raise JobStartError(msg) from None
-        except JobStartError:
-            raise
+            if os.path.lexists(self.job_dir(app_id)):
+                raise FileExistsError(errno.EEXIST, "exists", self.job_dir(app_id))
+            while True:
+                fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                take_lock(fd)
+                if os.fstat(fd).st_nlink:
+                    return fd
+                os.close(fd)  # it was taken for a leftover
         except OSError as err:
+            raise self._not_recorded(app_id, err) from None
+
+    def _not_recorded(self, app_id: str, err: OSError) -> JobStartError:
+        if isinstance(err, JobStartError):
+            return err
+        if isinstance(err, FileExistsError):
+            msg = f"a local job `{app_id}` exists already (`{err.filename}`), delete it first"
+        else:
             msg = f"cannot record the job below `{self.home}`: {err.strerror}; see TORCHX_HOME"
-            raise JobStartError(msg) from None
+        return JobStartError(msg)
+
+    def _create(self, app_id: str, data: "dict[str, Any]") -> "tuple[str, int]":
+        folder = self.job_dir(app_id)
+        try:
+            os.mkdir(folder, 0o700)
+        except FileExistsError as err:  # another launch was faster; what there is, is of that one
+            raise self._not_recorded(app_id, err) from None
+        except OSError as err:
+            self.discard(app_id)
+            raise self._not_recorded(app_id, err) from None
         try:
             lock = self._lock(folder)
             try:
                 _write(os.path.join(folder, "reserve"), b"\0" * RESERVE_BYTES)
                 _write(os.path.join(folder, "job.json"), json.dumps(data).encode())
                 _write(os.path.join(folder, "journal"), b"")
-                _write(os.path.join(self.home, "active", app_id), b"")
             except BaseException:
                 os.close(lock)
                 raise
@@ -147,6 +171,8 @@ class Store:
                 return None  # there is no such job, or it is being recorded just now
             os.close(lock)
             return JobRecord(app_id, folder, None)
+        except PermissionError as err:
+            raise self._unreadable(err) from None
         except OSError as err:
             if err.errno == errno.ENAMETOOLONG:
                 return None
@@ -178,6 +204,34 @@ class Store:
         """Ids of the jobs that have not been seen to finish."""
         try:
             return os.listdir(os.path.join(self.home, "active"))
+        except FileNotFoundError:
+            return []
+        except (NotADirectoryError, PermissionError) as err:
+            raise self._unreadable(err) from None
+
+    def _unreadable(self, err: OSError) -> InvalidInput:
+        msg = (
+            f"cannot read the records of local jobs below `{self.home}`: {err.strerror}; "
+            "set TORCHX_HOME to a folder of your own"
+        )
+        return InvalidInput(msg)
+
+    def clear_leftover(self, app_id: str) -> None:
+        """Removes what a launcher left that was killed before it had recorded its job."""
+        try:
+            fd = os.open(os.path.join(self.home, "active", app_id), os.O_RDWR | os.O_CLOEXEC)
+        except OSError:
+            return  # somebody else has done it
+        try:
+            if try_lock(fd) and self.read(app_id) is None:
+                self.discard(app_id)
+        finally:
+            os.close(fd)
+
+    def ids(self) -> "list[str]":
+        """Ids of all jobs that are recorded, in no order."""
+        try:
+            return os.listdir(os.path.join(self.home, "jobs"))
         except FileNotFoundError:
             return []
 

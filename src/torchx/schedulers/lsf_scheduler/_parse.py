@@ -31,7 +31,11 @@ _UNSUPPORTED = re.compile(
     re.IGNORECASE,
 )
 _NOT_FOUND = re.compile(r"no (?:\w+ )*jobs? found|is not found|no matching job", re.IGNORECASE)
-_OVER = re.compile(r"already finished|is being terminated|termination", re.IGNORECASE)
+_OVER = re.compile(
+    # the last is said of a job that was told to end before and has not obeyed yet
+    r"already finished|is being terminated|termination|operation is in progress",
+    re.IGNORECASE,
+)
 
 
 # -- bjobs --------------------------------------------------------------------------------------
@@ -61,8 +65,9 @@ def no_such_job(stderr: str) -> bool:
 
 
 def is_over(stderr: str) -> bool:
-    """Whether bkill had nothing to do."""
-    return bool(_OVER.search(stderr)) or no_such_job(stderr)
+    """Whether bkill, which says a line for each job, had nothing to do for any."""
+    lines = [line for line in stderr.splitlines() if line.strip()]
+    return bool(lines) and all(_OVER.search(line) or no_such_job(line) for line in lines)
 
 
 def parse_json(text: str) -> list[Row]:

@@ -32,6 +32,8 @@ from ._options import LsfOpts, check_options
 from ._request import Facts, LsfBsub, build_request, runs_on_host
 
 if TYPE_CHECKING:
+    from torchx.schedulers.causes import Rule
+
     from ._apps import Apps
     from ._states import LsfSnapshot
 
@@ -145,6 +147,12 @@ class LsfScheduler(WorkspaceMixin[None], Scheduler[LsfOpts]):
     def wait_for_change(self, app_id: str, timeout_s: float) -> None:
         """Returns when the app noted something, or when LSF may have news."""
         self._apps.wait_for_change(app_id, timeout_s)
+
+    def cause_rules(self) -> "Sequence[Rule]":
+        """What the words of this backend mean."""
+        from ._causes import RULES
+
+        return RULES
 
     # -- ending -----------------------------------------------------------------------------
 

@@ -89,8 +89,11 @@ _END_REST = """\
 torchx_note "failed-$torchx_id"
 set -- "$torchx_notes/failed-{index}-"*
 if [ $# -gt {spare} ] && (set -C && : >"$torchx_notes/ending") 2>/dev/null; then
-    # it ends this job as well, whose code is noted
-    bkill -J {jobs} 0 >/dev/null 2>&1 || torchx_note unended
+    # it ends this job as well, whose code is noted; it fails if some are over by then
+    case $(bkill -J {jobs} 0 2>&1) in
+    *'being terminated'*) ;;
+    *) torchx_note unended ;;
+    esac
 fi
 """
 

@@ -5,7 +5,7 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torchx._files import exclusive_lock, replace_file
 from torchx._startup.lazy_logger import get_logger
@@ -34,6 +34,9 @@ from ._options import SlurmOpts, check_options
 from ._request import SlurmBatchRequest, build_request, check_role, with_images
 from ._script import record_of
 from ._states import Component, JobView, NativeJob, SlurmSnapshot, snapshot
+
+if TYPE_CHECKING:
+    from torchx.schedulers.causes import Rule
 
 logger = get_logger(__name__)
 
@@ -286,6 +289,12 @@ class SlurmScheduler(MultiWorkspaceMixin, SingleQuestions, Scheduler[SlurmOpts])
             pause_s = min(1.3 * pause_s, 0.5)
             if _notes.modified_ns(_notes.notes_dir(job_dir, app_id)) != before:
                 return
+
+    def cause_rules(self) -> "Sequence[Rule]":
+        """What the words of this backend mean."""
+        from ._causes import RULES
+
+        return RULES
 
     # -- ending -----------------------------------------------------------------------------
 

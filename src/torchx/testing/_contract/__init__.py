@@ -8,7 +8,17 @@ except ModuleNotFoundError as err:
     msg = "the scheduler suite needs pytest, install it with: pip install 'torchx[test]'"
     raise ModuleNotFoundError(msg, name="pytest") from None
 
-_PARTS = ("jobs", "requests", "life", "retries", "logs", "merged", "states", "faults")
+_PARTS = (
+    "jobs",
+    "requests",
+    "life",
+    "retries",
+    "logs",
+    "merged",
+    "states",
+    "faults",
+    "interruptions",
+)
 
 # failed asserts of the suite show their values, as those of a test file do
 pytest.register_assert_rewrite(*(f"{__name__}.{part}" for part in _PARTS))

@@ -230,6 +230,17 @@ def test_where_bkill_is_missing_on_the_host_the_watcher_ends_the_others(
     assert "w/1 exited with code 3" in status.msg
 
 
+def test_bkill_is_believed_where_other_replicas_are_over_by_then(scheduler, tmp_path):
+    over = f"{tmp_path}/jobs/${{app_id}}/notes/exit-0-0-0-0"
+    scripts = {"a": "true", "b": f"until [ -e {over} ]; do sleep 0.1; done; exit 3"}
+    roles = [Role(n, "", entrypoint="sh", args=["-c", script]) for n, script in scripts.items()]
+    app_id = scheduler.submit(AppDef("app", roles), {"jobdir": str(tmp_path / "jobs")})
+    assert ended(scheduler, app_id).state is AppState.FAILED
+    notes = tmp_path / "jobs" / app_id / "notes"
+    assert (notes / "ending").exists()
+    assert not (notes / "unended").exists()
+
+
 def test_where_lsf_killed_a_replica_the_watcher_ends_the_others(scheduler, monkeypatch):
     monkeypatch.setenv("FAKE_LSF_MINUTE_S", "0.5")
     roles = [Role(n, "", entrypoint="sh", args=["-c", FOREVER]) for n in "ab"]

@@ -120,3 +120,22 @@ def test_rows_are_grouped_by_app():
     rows = rows_of("9.1 text", "bjobs")
     apps = _parse.by_app(rows)
     assert {app: len(found) for app, found in apps.items()} == {"train-x1": 5, "solo-x2": 1}
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Job <7>: Job has already finished\nJob <8> is being terminated\n",
+        "Job <7[1]>: Job has already finished\nJob <8>: Operation is in progress\n",
+        "Job <7>: No matching job found",
+    ],
+)
+def test_there_may_be_nothing_left_to_end(said):
+    assert _parse.is_over(said)
+
+
+@pytest.mark.parametrize(
+    "said", ["", "Job <7>: Job has already finished\nJob <8>: User permission denied\n"]
+)
+def test_a_job_that_may_not_be_ended_is_not_hidden_by_one_that_is_over(said):
+    assert not _parse.is_over(said)

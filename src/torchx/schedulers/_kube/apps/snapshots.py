@@ -71,6 +71,8 @@ class Fate:
         reason = ended.reason if ended is not None and state is AppState.FAILED else ""
         if state is AppState.PENDING:
             reason = waiting_reason(pod)
+        if ended is not None and condition(pod, "DisruptionTarget") is not None:
+            reason = ended.reason  # also of one that is replaced
         if state is AppState.FAILED and self.deadline:
             reason = self.deadline
         code = ended.code if ended is not None and is_terminal(state) else None

@@ -1,7 +1,6 @@
 """One local job while it runs: carries out its plan until nothing of it is left."""
 
 import os
-import sys
 import time
 
 from . import journal, plan, tree
@@ -125,7 +124,7 @@ class Supervisor:
         try:
             journal.finish(str(spec["home"]), fields, state, (int(spec["created_ns"]), ended))
         except OSError as err:  # who looks next does it
-            sys.stderr.write(f"cannot write the index: {err}\n")
+            journal.complain(f"cannot write the index: {err}\n")
         self._listeners.close()
 
 

@@ -1,7 +1,6 @@
 """Writes the record of one job; see ``format`` for what is written."""
 
 import os
-import sys
 import time
 
 from .format import TERMINAL, dumps, event
@@ -38,8 +37,16 @@ class Journal:
             try:
                 write_all(self._fd, b"\n" + data)
             except OSError as err:
-                sys.stderr.write(f"cannot write the journal: {err}\n")
+                complain(f"cannot write the journal: {err}\n")
         return True
+
+
+def complain(text: str) -> None:
+    """Writes to the supervisor's log, which may be on the full disk that this is about."""
+    try:
+        os.write(2, text.encode("utf-8", "replace"))
+    except OSError:
+        pass
 
 
 def append_line(path: str, line: str) -> None:
@@ -161,4 +168,4 @@ def write_success(spec: "dict[str, Any]", roles: "list[Role]", final: "tuple[str
             os.close(fd)
         os.rename(temporary, f"{log_dir}/SUCCESS")
     except OSError as err:
-        sys.stderr.write(f"cannot write {temporary}: {err}\n")
+        complain(f"cannot write {temporary}: {err}\n")

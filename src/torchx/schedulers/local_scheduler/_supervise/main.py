@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 LOCK_FD = 3
 """Held, and so locked, until both processes are gone."""
+ERRNO_BASE = 100
+"""Exit codes above it say by which error of the system a supervisor was ended."""
 HIGHEST_INHERITED_FD = 4096
 """Bound on the files of the launcher that are closed, where it lets them be inherited."""
 
@@ -124,11 +126,13 @@ def _guard(spec: "dict[str, Any]", supervisor_pid: int) -> None:
     end_leftovers(KILL_WAIT_S)
     # the words of `_core.exits` are out of reach here, and this is the only exit code to be told
     how = f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
+    if code > ERRNO_BASE:
+        how = f"had to give up: {os.strerror(code - ERRNO_BASE)}"
     message = f"the process that supervised this job (pid {supervisor_pid}) {how}"
     try:
         journal.complete(spec, f"{message}; its replicas were ended")
     except OSError as err:  # the disk is full, say: who looks next does it
-        sys.stderr.write(f"cannot complete the record: {err}\n")
+        journal.complain(f"cannot complete the record: {err}\n")
 
 
 def main() -> None:
@@ -155,6 +159,9 @@ def main() -> None:
         code = 1
         try:
             code = _supervise(spec, channel, guard_pid)
+        except OSError as err:
+            journal.complain(f"{type(err).__name__}: {err}\n")
+            code = ERRNO_BASE + (err.errno or 0) % (256 - ERRNO_BASE)
         except BaseException:  # noqa: BLE001 - said in its log; the guard ends the job
             sys.excepthook(*sys.exc_info())
         finally:

@@ -71,8 +71,11 @@ fi
 torchx_note "failed-$torchx_id"
 set -- "$torchx_notes/failed-0-"*
 if [ $# -gt 0 ] && (set -C && : >"$torchx_notes/ending") 2>/dev/null; then
-    # it ends this job as well, whose code is noted
-    bkill -J 'app-x1.*' 0 >/dev/null 2>&1 || torchx_note unended
+    # it ends this job as well, whose code is noted; it fails if some are over by then
+    case $(bkill -J 'app-x1.*' 0 2>&1) in
+    *'being terminated'*) ;;
+    *) torchx_note unended ;;
+    esac
 fi
 [ "$torchx_code" != 75 ] || torchx_code=1
 exit "$torchx_code"
@@ -142,8 +145,11 @@ fi
 torchx_note "failed-$torchx_id"
 set -- "$torchx_notes/failed-1-"*
 if [ $# -gt 0 ] && (set -C && : >"$torchx_notes/ending") 2>/dev/null; then
-    # it ends this job as well, whose code is noted
-    bkill -J 'app-x1.*' 0 >/dev/null 2>&1 || torchx_note unended
+    # it ends this job as well, whose code is noted; it fails if some are over by then
+    case $(bkill -J 'app-x1.*' 0 2>&1) in
+    *'being terminated'*) ;;
+    *) torchx_note unended ;;
+    esac
 fi
 [ "$torchx_code" != 75 ] || torchx_code=1
 exit "$torchx_code"

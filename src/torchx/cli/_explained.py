@@ -1,0 +1,54 @@
+"""What the command line says about the cause of an app's state."""
+
+from typing import TYPE_CHECKING
+
+from torchx._launches import launches
+from torchx.errors import TorchXError
+from torchx.runner import Runner
+from torchx.specs import AppState, parse_app_handle
+
+if TYPE_CHECKING:
+    from torchx.schedulers.causes import Explanation
+
+_FINE = (AppState.SUCCEEDED, AppState.CANCELLED)
+
+
+def explained(runner: Runner, handle: str, state: AppState) -> "Explanation | None":
+    """The cause of the app's state; ``None`` if there is nothing to say, or nobody can."""
+    if state in _FINE:
+        return None
+    explain = getattr(runner, "explain", None)  # a stand-in may lack it
+    try:
+        found: Explanation | None = None if explain is None else explain(handle)
+    except TorchXError:
+        return None
+    return None if found is None or found.cause.value in ("none", "starting") else found
+
+
+def app_name(handle: str) -> str:
+    """The shortest name of an app that commands understand here: its app id, else its handle."""
+    app_id = parse_app_handle(handle).app_id
+    same = {launch.handle for launch in launches() if launch.app_id == app_id}
+    return app_id if same == {handle} else handle
+
+
+def commands(handle: str, found: "Explanation") -> list[str]:
+    """What to do, with the name of the app filled in."""
+    name = app_name(handle)
+    return [text.replace("{app}", name) for text in found.do]
+
+
+def to_json(handle: str, found: "Explanation") -> dict[str, object]:
+    """The answer of ``torchx why --json``."""
+    scheduler, _, app_id = parse_app_handle(handle)
+    return {
+        "handle": handle,
+        "app_id": app_id,
+        "scheduler": scheduler,
+        "state": found.state.name,
+        "cause": found.cause.value,
+        "summary": found.summary,
+        "replica": found.replica or None,
+        "evidence": [{"source": item.source, "text": item.text} for item in found.evidence],
+        "do": commands(handle, found),
+    }

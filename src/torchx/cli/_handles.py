@@ -1,0 +1,99 @@
+"""Short forms of app handles: an app id, its beginning, or nothing for the last app launched."""
+
+from collections.abc import Iterable
+
+from torchx._launches import launches
+from torchx._words import did_you_mean
+from torchx.errors import AmbiguousApp, UnresolvedApp
+from torchx.runner.api import DEFAULT_SESSION_NAME, Runner
+
+_MOST_CANDIDATES = 10
+_FORM = "SCHEDULER://SESSION/APP_ID"
+
+
+def resolve(text: str | None, runner: Runner | None = None) -> str:
+    """The handle that a user means. A whole handle is returned as it is, without any look.
+
+    Args:
+        text: a handle, an app id or its beginning; ``None`` for the app that was launched last.
+        runner: whose session local apps are in; ``None`` for the usual one.
+
+    Raises:
+        AmbiguousApp: if the beginning is that of several apps; the message lists them.
+        UnresolvedApp: if no app that was launched from here is meant.
+    """
+    if text is None:
+        return _last()
+    if "://" in text:
+        return text
+    known = _known(runner)
+    found = [handle for handle in known if _app_id(handle) == text] or [
+        handle for handle in known if _begins(_app_id(handle), text)
+    ]
+    if len(found) == 1:
+        return found[0]
+    if not found or not text:
+        raise UnresolvedApp(_unresolved(text, known))
+    raise AmbiguousApp(_ambiguous(text, found))
+
+
+def resolve_identifier(text: str | None, runner: Runner | None = None) -> str:
+    """The same for ``APP[/ROLE[/REPLICAS]]``, what ``torchx log`` takes."""
+    if text is None or "://" in text:
+        return resolve(text, runner)
+    app, slash, rest = text.partition("/")
+    return resolve(app, runner) + slash + rest
+
+
+def help_text(last_app: bool) -> str:
+    """Help for a handle that may be shortened."""
+    text = f"the app: {_FORM}, its app id, or an unambiguous beginning of that"
+    return f"{text} (default: the app that was launched last)" if last_app else text
+
+
+def _last() -> str:
+    latest = launches()
+    if not latest:
+        msg = f"no app was launched from here yet; give a handle, {_FORM}"
+        raise UnresolvedApp(msg)
+    return latest[0].handle
+
+
+def _known(runner: Runner | None) -> list[str]:
+    """Handles of the apps launched from here, and of the other local ones, the latest first."""
+    from torchx.schedulers.local_scheduler._store import Store
+
+    session = DEFAULT_SESSION_NAME if runner is None else runner.name()
+    noted = [launch.handle for launch in launches()]
+    local = {_app_id(handle) for handle in noted if handle.startswith("local_cwd://")}
+    return noted + [
+        f"local_cwd://{session}/{app_id}" for app_id in Store().ids() if app_id not in local
+    ]
+
+
+def _app_id(handle: str) -> str:
+    return handle.rpartition("/")[2]
+
+
+def _begins(app_id: str, text: str) -> bool:
+    """Says whether the id, or its part after a namespace or queue, begins like that.
+
+    >>> _begins("team:train-x", "train"), _begins("train-x", "x")
+    (True, False)
+    """
+    return app_id.startswith(text) or app_id.partition(":")[2].startswith(text)
+
+
+def _ambiguous(text: str, found: list[str]) -> str:
+    shown = found[:_MOST_CANDIDATES]
+    more = [f"... and {len(found) - len(shown)} more"] if len(found) > len(shown) else []
+    lines = "\n  ".join([*shown, *more])
+    return f"`{text}` may be any of {len(found)} apps, write more of its app id:\n  {lines}"
+
+
+def _unresolved(text: str, known: Iterable[str]) -> str:
+    meant = did_you_mean(text, (_app_id(handle) for handle in known))
+    return (
+        f"no app launched from here has an id that begins with `{text}`.{meant} Give the whole"
+        f" handle, {_FORM}; `torchx list -s SCHEDULER` shows them"
+    )

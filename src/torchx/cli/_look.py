@@ -1,0 +1,173 @@
+"""How things look on one stream: width, marks, colours of states, ages and durations.
+
+A stream that is no terminal gets the same words without colour, and lines of any length.
+"""
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from torchx.cli import _output
+from torchx.specs import AppState
+
+if TYPE_CHECKING:
+    from typing import TextIO
+
+_NARROWEST = 20
+_WIDEST = 200
+_DEFAULT_WIDTH = 80
+
+_UNICODE = {"fine": "✓", "bad": "✗", "live": "●", "wait": "○", "bar": "│", "arrow": "→", "cut": "…"}
+_ASCII = {"fine": "+", "bad": "x", "live": "*", "wait": ".", "bar": "|", "arrow": "->", "cut": "~"}
+
+_MARKS = {
+    AppState.SUCCEEDED: "fine",
+    AppState.FAILED: "bad",
+    AppState.CANCELLED: "bad",
+    AppState.RUNNING: "live",
+}
+_COLORS = {
+    AppState.SUCCEEDED: "green",
+    AppState.FAILED: "red",
+    AppState.CANCELLED: "gray",
+    AppState.RUNNING: "green",
+    AppState.PENDING: "yellow",
+    AppState.SUBMITTED: "yellow",
+}
+
+REPLICA_COLORS = ("36", "35", "34", "33", "32", "96", "95", "94", "93", "92")
+"""Escape codes that are read on light and on dark; red is for errors."""
+
+
+class Look:
+    """The look of one stream."""
+
+    def __init__(self, stream: "TextIO | None" = None) -> None:
+        self.stream = sys.stdout if stream is None else stream
+        self.terminal = is_terminal(self.stream)
+        self.moves = self.terminal and os.environ.get("TERM") != "dumb"
+        """Lines may be written anew."""
+        self.colors = _output.palette(self.stream)
+        self._signs = _UNICODE if _can_write(self.stream, "✓│") else _ASCII
+
+    @property
+    def width(self) -> int:
+        """Columns of the terminal; as good as no limit elsewhere."""
+        return min(max(columns(self.stream), _NARROWEST), _WIDEST) if self.terminal else 1 << 20
+
+    def sign(self, name: str) -> str:
+        """A sign of `_UNICODE`, as the stream can write it."""
+        return self._signs[name]
+
+    def mark(self, state: AppState) -> str:
+        """One coloured sign for a state."""
+        return self.paint(self.sign(_MARKS.get(state, "wait")), state_color(state))
+
+    def state(self, state: AppState) -> str:
+        """The coloured name of a state."""
+        return self.paint(state.name, state_color(state))
+
+    def paint(self, text: str, color: str) -> str:
+        """The text in a colour of the palette, where colour is wanted."""
+        begin = getattr(self.colors, color) if color else ""
+        return f"{begin}{text}{self.colors.endc}" if begin else text
+
+    def dim(self, text: str) -> str:
+        """What matters less."""
+        return self.paint(text, "gray")
+
+    def bold(self, text: str) -> str:
+        """What matters most."""
+        return self.paint(text, "bold")
+
+    def cut(self, text: str, width: int) -> str:
+        """The text within so many columns; what is cut off leaves a sign."""
+        return text if len(text) <= width else text[: max(width - 1, 0)] + self.sign("cut")
+
+    def wrap(self, text: str, indent: str = "") -> list[str]:
+        """Lines of whole words within the width, those after the first indented."""
+        lines: list[str] = []
+        current = text[: len(text) - len(text.lstrip())]
+        for word in text.split():
+            if current.strip() and printed_width(current) + 1 + printed_width(word) > self.width:
+                lines.append(current)
+                current = indent + word
+            else:
+                current = f"{current} {word}" if current.strip() else current + word
+        return [*lines, current]
+
+
+def printed_width(text: str) -> int:
+    """Columns of a text that may hold colours.
+
+    >>> printed_width("\\033[31mred\\033[0m")
+    3
+    """
+    if "\033" not in text:
+        return len(text)
+    import re
+
+    return len(re.sub(r"\033\[[0-9;:]*m", "", text))
+
+
+def state_color(state: AppState) -> str:
+    """Name of the colour of a state; empty for none."""
+    return _COLORS.get(state, "")
+
+
+def is_terminal(stream: "TextIO") -> bool:
+    """Whether people read the stream."""
+    try:
+        return stream.isatty()
+    except (AttributeError, ValueError):  # a stand-in, or closed
+        return False
+
+
+def columns(stream: "TextIO") -> int:
+    """Width of the terminal; ``COLUMNS`` wins, as everywhere."""
+    given = os.environ.get("COLUMNS", "")
+    if given.isdigit() and int(given) > 0:
+        return int(given)
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or _DEFAULT_WIDTH
+    except (AttributeError, OSError, ValueError):
+        return _DEFAULT_WIDTH
+
+
+def _can_write(stream: "TextIO", text: str) -> bool:
+    try:
+        text.encode(getattr(stream, "encoding", None) or "ascii")
+    except (UnicodeError, LookupError):
+        return False
+    return True
+
+
+def age(seconds: float) -> str:
+    """How long ago, in one unit.
+
+    >>> age(3), age(180), age(7300), age(200_000)
+    ('3s', '3m', '2h', '2d')
+    """
+    whole = max(int(seconds), 0)
+    for unit, length in (("d", 86_400), ("h", 3_600), ("m", 60)):
+        if whole >= 2 * length or (whole >= length and unit != "d"):
+            return f"{whole // length}{unit}"
+    return f"{whole}s"
+
+
+def duration(seconds: float) -> str:
+    """How long it took: two units at most.
+
+    >>> duration(0.81), duration(14.3), duration(200), duration(7300)
+    ('0.8s', '14s', '3m20s', '2h01m')
+    """
+    if seconds < 10:
+        return f"{max(seconds, 0):.1f}s"
+    whole = int(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3_600:
+        return f"{whole // 60}m{whole % 60:02}s"
+    if whole < 86_400:
+        return f"{whole // 3_600}h{whole % 3_600 // 60:02}m"
+    return f"{whole // 86_400}d{whole % 86_400 // 3_600:02}h"

@@ -1,0 +1,46 @@
+"""Tables that fit a terminal."""
+
+from collections.abc import Sequence
+
+from torchx.cli._look import Look, printed_width
+
+_GAP = "  "
+_LEAST = 4
+"""Columns that a cell keeps when a table is too wide."""
+
+
+def fitted(
+    look: Look, headers: Sequence[str], rows: Sequence[Sequence[str]], flexible: Sequence[int] = ()
+) -> list[str]:
+    """Lines of a table; columns without any content are left out.
+
+    Args:
+        flexible: columns that may be cut where the table is too wide, the first one first; then
+            columns are left out from the right.
+    """
+    used = [i for i in range(len(headers)) if i == 0 or any(row[i] for row in rows)]
+    widths = {i: max([len(headers[i]), *(printed_width(row[i]) for row in rows)]) for i in used}
+    for i in flexible:
+        if i in widths:
+            widths[i] -= min(max(_total(widths) - look.width, 0), max(widths[i] - _LEAST, 0))
+    while len(widths) > 1 and _total(widths) > look.width:
+        widths.pop(max(widths))
+    if _total(widths) > look.width:
+        widths = dict.fromkeys(widths, look.width)
+    head = _GAP.join(headers[i].ljust(widths[i]) for i in widths)
+    lines = [look.dim(look.cut(head.rstrip(), look.width))]
+    for row in rows:
+        cells = [_cell(look, row[i], widths[i]) for i in widths]
+        lines.append(_GAP.join(cells).rstrip())
+    return lines
+
+
+def _total(widths: dict[int, int]) -> int:
+    return sum(widths.values()) + len(_GAP) * (len(widths) - 1)
+
+
+def _cell(look: Look, text: str, width: int) -> str:
+    shown = printed_width(text)
+    if shown > width:
+        return look.cut(text, width) if shown == len(text) else text
+    return text + " " * (width - shown)

@@ -1,0 +1,59 @@
+"""``torchx why``: why an app waits, failed or was lost, and what to do about it."""
+
+import argparse
+from typing import TYPE_CHECKING
+
+from torchx.cli import _arguments, _output
+from torchx.cli._explained import app_name, commands, to_json
+from torchx.cli._look import Look
+from torchx.cli.cmd_base import AppHandleSubCommand
+from torchx.runner import Runner
+
+if TYPE_CHECKING:
+    from torchx.schedulers.causes import Explanation
+
+EPILOG = """\
+The first word is one of a fixed list of causes, the same on all schedulers: image-pull,
+unschedulable, quota, queue-limit, dependency, held, bad-option, mount, out-of-memory, disk-full,
+time-limit, preempted, node-lost, app-error, killed, launch-failed, backend-away, ...
+It is `unknown` where the evidence does not say.
+
+examples:
+  torchx why                   of the app that was launched last
+  torchx why train-x1
+  torchx why --json HANDLE"""
+
+
+class CmdWhy(AppHandleSubCommand):
+    """Prints the cause, what it is told from, and what to do."""
+
+    last_app = True
+
+    def add_arguments(self, subparser: argparse.ArgumentParser) -> None:
+        subparser.description = "Say why an app waits, is slow to start, failed or was lost."
+        subparser.epilog = EPILOG
+        super().add_arguments(subparser)
+        _arguments.add_json(subparser)
+
+    def run_with_runner(self, args: argparse.Namespace, runner: Runner) -> None:
+        found = runner.explain(args.app_handle)
+        if found is None:
+            self.exit_missing_app(args.app_handle)
+        if args.json:
+            _output.out_json(to_json(args.app_handle, found))
+        else:
+            _output.out(_text(args.app_handle, found))
+
+
+def _text(handle: str, found: "Explanation") -> str:
+    look = Look()
+    lines = look.wrap(f"{look.mark(found.state)} {app_name(handle)} {look.state(found.state)}")
+    lines += look.wrap(f"  {look.bold(found.cause.value)}: {found.summary}", "  ")
+    width = max((len(evidence.source) for evidence in found.evidence), default=0)
+    for evidence in found.evidence:
+        for line in evidence.text.splitlines() or [""]:
+            lines.append(f"  {look.dim(evidence.source.ljust(width))}  {line}")
+    arrow = look.sign("arrow")
+    for text in commands(handle, found):
+        lines += look.wrap(f"  {arrow} {text}", "    ")
+    return "\n".join(lines)

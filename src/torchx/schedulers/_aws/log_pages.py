@@ -1,0 +1,154 @@
+"""Calls of CloudWatch Logs for the events of streams, and their form."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torchx.schedulers._core.log_query import LogChunk, LogKey, LogQuery
+from torchx.schedulers._core.snapshot import ReplicaKey
+
+from .errors import NotThere
+from .session import AwsService
+
+PAGE_EVENTS = 10_000
+"""The most that one answer holds."""
+MOST_NAMES = 100
+"""Streams that one FilterLogEvents may name."""
+
+
+@dataclass(frozen=True)
+class LogStream:
+    """A stream, and whose output it holds."""
+
+    key: LogKey
+    name: str
+
+
+@dataclass(frozen=True)
+class LogPlace:
+    """Where the streams of an app are.
+
+    Args:
+        prefix: with which the names of all of them begin, and of few others; may be empty.
+    """
+
+    group: str
+    prefix: str = ""
+
+
+@dataclass(frozen=True)
+class LogPlan:
+    """The streams that are wanted and known now.
+
+    Args:
+        streams: those of one replica in the order of its attempts.
+        ended: no more streams will come, and nothing more is written to these.
+        ended_ms: when that was, in milliseconds since 1970; ``None`` if it is not known.
+        complete: each wanted replica that runs has its stream; else one is looked for sooner.
+        calls: how many calls of AWS it took to find out.
+    """
+
+    streams: Sequence[LogStream]
+    ended: bool
+    ended_ms: int | None = None
+    complete: bool = True
+    calls: int = 1
+
+
+Look = Callable[[], LogPlan]
+
+
+class LogReader:
+    """The calls, and which streams count."""
+
+    def __init__(
+        self,
+        logs: AwsService,
+        place: LogPlace,
+        replicas: Sequence[ReplicaKey],
+        query: LogQuery,
+    ) -> None:
+        self.logs = logs
+        self.place = place
+        self.replicas = {*replicas}
+        self.query = query
+        self.since_ms = None if query.since_ns is None else query.since_ns // 1_000_000
+        self.until_ms = None if query.until_ns is None else query.until_ns // 1_000_000
+
+    def wanted(self, plan: LogPlan) -> list[LogStream]:
+        """The streams of the replicas and the attempt that are asked for."""
+        attempt = self.query.attempt
+        return [
+            stream
+            for stream in plan.streams
+            if (stream.key.role, stream.key.replica) in self.replicas
+            and attempt in (None, stream.key.attempt)
+        ]
+
+    def page(self, stream: LogStream, token: str | None, **more: Any) -> tuple[list[Any], str]:
+        """Events of one stream, and the token for the next ones, which is the same at its end."""
+        params: dict[str, Any] = {
+            "logGroupName": self.place.group,
+            "logStreamName": stream.name,
+            "limit": PAGE_EVENTS,
+            "startFromHead": True,
+            **more,
+        }
+        if self.since_ms is not None:
+            params["startTime"] = self.since_ms
+        if self.until_ms is not None:
+            params["endTime"] = self.until_ms + 1  # events of that time are not given
+        if token:
+            params["nextToken"] = token
+        try:
+            answer = self.logs.call("get_log_events", **params)
+        except NotThere:
+            return [], ""
+        which = "nextForwardToken" if params["startFromHead"] else "nextBackwardToken"
+        return answer.get("events") or [], str(answer.get(which) or "")
+
+    def filtered(
+        self, streams: Sequence[LogStream], since_ms: int | None, token: str | None
+    ) -> tuple[list[Any], str]:
+        """Events of several streams, and the token of the next page, empty after the last."""
+        params: dict[str, Any] = {"logGroupName": self.place.group, "limit": PAGE_EVENTS}
+        if since_ms is not None:
+            params["startTime"] = since_ms
+        if self.until_ms is not None:
+            params["endTime"] = self.until_ms
+        if token:
+            params["nextToken"] = token
+        names = sorted({stream.name for stream in streams})
+        if 0 < len(names) <= MOST_NAMES:
+            which: dict[str, Any] = {"logStreamNames": names}
+        else:
+            which = {"logStreamNamePrefix": self.place.prefix} if self.place.prefix else {}
+        try:
+            answer = self.logs.call("filter_log_events", **params, **which)
+        except NotThere:
+            return self._filtered_by_prefix(params)
+        return answer.get("events") or [], str(answer.get("nextToken") or "")
+
+    def _filtered_by_prefix(self, params: dict[str, Any]) -> tuple[list[Any], str]:
+        """As one of the named streams does not exist yet, or the group does not."""
+        if not self.place.prefix:
+            return [], ""
+        try:
+            answer = self.logs.call(
+                "filter_log_events", **params, logStreamNamePrefix=self.place.prefix
+            )
+        except NotThere:
+            return [], ""
+        return answer.get("events") or [], str(answer.get("nextToken") or "")
+
+
+def chunks_of(key: LogKey, events: Iterable[Any]) -> Iterator[LogChunk]:
+    """Events of one stream as lines."""
+    for event in events:
+        yield chunk_of(key, event)
+
+
+def chunk_of(key: LogKey, event: Any) -> LogChunk:
+    """An event as a line."""
+    text = str(event.get("message", "")).encode("utf-8", "surrogateescape")
+    return key, int(event.get("timestamp") or 0) * 1_000_000, text + b"\n"

@@ -1,0 +1,151 @@
+"""Sessions of boto3, one for each thread, and calls of AWS's services.
+
+A scheduler makes one ``AwsService`` for each service that it uses, and calls operations by the
+names of boto3's methods::
+
+    batch = AwsService("batch", region=opts.region, profile=opts.profile, client=given)
+    batch.call("describe_jobs", jobs=ids)["jobs"]
+    for job in batch.items("list_jobs", "jobSummaryList", jobQueue=queue, filters=[...]):
+        ...
+
+Nothing of boto3 is imported, and nothing is read or sent, before the first call.
+"""
+
+import os
+import threading
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from torchx.errors import NotInstalled
+from torchx.version import __version__
+
+from .errors import translate_errors
+
+if TYPE_CHECKING:
+    import boto3
+
+CONNECT_S = 10
+ANSWER_S = 60
+ATTEMPTS = 4
+"""How often a call is made at most, with pauses that grow up to some seconds; the settings of AWS's
+own, AWS_MAX_ATTEMPTS and AWS_RETRY_MODE, come first."""
+
+_local = threading.local()
+
+
+def local_session(region: str | None = None, profile: str | None = None) -> "boto3.session.Session":
+    """This thread's session of boto3; a new one when variables ``AWS_*`` have changed.
+
+    Args:
+        region, profile: ``None`` for those of the environment and of ``~/.aws/config``.
+
+    Raises:
+        NotInstalled: without boto3.
+        AwsRefused: if there is no such profile.
+    """
+    settings = sorted(item for item in os.environ.items() if item[0].startswith("AWS_"))
+    key = region, profile, tuple(settings)
+    sessions: dict[Any, Any] = _local.__dict__.setdefault("sessions", {})
+    if key not in sessions:
+        try:
+            import boto3
+        except ModuleNotFoundError as err:
+            msg = f"schedulers on AWS need boto3 ({err})"
+            raise NotInstalled(msg, name=err.name, extra="aws") from err
+        if region is None and not os.environ.get("AWS_DEFAULT_REGION"):
+            region = os.environ.get("AWS_REGION")  # all SDKs but boto3 read it
+        sessions.clear()
+        with translate_errors("sts:session"):
+            sessions[key] = boto3.session.Session(profile_name=profile, region_name=region)
+    return sessions[key]
+
+
+class AwsService:
+    """One service of AWS.
+
+    Args:
+        name: as boto3 calls it: ``batch``, ``logs``, ``sagemaker``.
+        region, profile: ``None`` for the user's own settings.
+        client: used in place of one of boto3, for all calls.
+    """
+
+    def __init__(
+        self, name: str, region: str | None = None, profile: str | None = None, client: Any = None
+    ) -> None:
+        self.name = name
+        self._region = region
+        self._profile = profile
+        self._given = client
+        self._made = threading.local()
+
+    def call(self, operation: str, **params: Any) -> dict[str, Any]:
+        """The answer of one operation, which is repeated while AWS is busy or away.
+
+        Args:
+            operation: name of a method of boto3's client, as ``describe_jobs``.
+
+        Raises:
+            TorchXError: see ``translate_errors``.
+        """
+        return self._call(self.client(), operation, params)
+
+    def call_once(self, operation: str, **params: Any) -> dict[str, Any]:
+        """As ``call``, for what must not happen twice: the request is sent once, and not again."""
+        return self._call(self.client(attempts=1), operation, params)
+
+    def pages(self, operation: str, **params: Any) -> Iterator[dict[str, Any]]:
+        """All pages of an answer, each asked for when it is needed."""
+        with translate_errors(self._title(operation)):
+            yield from self.client().get_paginator(operation).paginate(**params)
+
+    def items(self, operation: str, key: str, **params: Any) -> Iterator[dict[str, Any]]:
+        """What all pages hold under a key."""
+        for page in self.pages(operation, **params):
+            yield from page.get(key) or ()
+
+    @property
+    def region(self) -> str:
+        """The region that calls go to."""
+        return str(self.client().meta.region_name)
+
+    def client(self, attempts: int | None = None) -> Any:
+        """The client that was given, else this thread's of boto3.
+
+        Args:
+            attempts: how often a call is made at most; ``None`` for as often as usual.
+        """
+        if self._given is not None:
+            return self._given
+        session = local_session(self._region, self._profile)
+        # with another session, such as after a change of AWS_ENDPOINT_URL, it is made anew
+        made: dict[Any, Any] = self._made.__dict__.setdefault("clients", {})
+        found = made.get(attempts)
+        if found is None or found[0] is not session:
+            with translate_errors(f"{self.name}:client"):
+                found = session, session.client(self.name, config=_config(attempts))
+            made[attempts] = found
+        return found[1]
+
+    def _call(self, client: Any, operation: str, params: dict[str, Any]) -> dict[str, Any]:
+        with translate_errors(self._title(operation)):
+            answer: dict[str, Any] = getattr(client, operation)(**params)
+        return answer
+
+    def _title(self, operation: str) -> str:
+        return f"{self.name}:{operation.title().replace('_', '')}"
+
+
+def _config(attempts: int | None) -> Any:
+    from botocore.config import Config
+
+    more: dict[str, Any] = {}
+    if attempts is not None:
+        more["retries"] = {"mode": "standard", "total_max_attempts": attempts}
+    elif not {"AWS_MAX_ATTEMPTS", "AWS_RETRY_MODE"} & os.environ.keys():
+        more["retries"] = {"mode": "standard", "total_max_attempts": ATTEMPTS}
+    return Config(
+        connect_timeout=CONNECT_S,
+        read_timeout=ANSWER_S,
+        user_agent_extra=f"torchx/{__version__}",
+        **more,
+    )

@@ -1,0 +1,301 @@
+"""Why an app waits, failed or was lost: one vocabulary for all schedulers, told from a snapshot.
+
+What a backend's words mean is data, a table of ``Rule``. Where no rule fits, the cause is
+``UNKNOWN``: a wrong cause costs more than none.
+"""
+
+from collections.abc import Iterable, Sequence
+from enum import Enum
+
+from torchx._startup.dataclass import light_dataclass, replace
+from torchx.specs.api import AppState
+
+from .exits import is_consequence
+from .snapshot import AppSnapshot, ReplicaSnapshot
+
+
+class Cause(str, Enum):
+    """Codes of causes."""
+
+    NONE = "none"
+    """Nothing is wrong: it runs, or has succeeded."""
+    STARTING = "starting"
+    """It is being started; nothing keeps it from running."""
+    RESOURCES = "resources"
+    """What it needs is in use; its turn comes by itself."""
+    PRIORITY = "priority"
+    """Others are served first; its turn comes by itself."""
+    UNSCHEDULABLE = "unschedulable"
+    """No machine can take it as things are."""
+    QUOTA = "quota"
+    """A limit of the user, the account or the team is used up."""
+    QUEUE_LIMIT = "queue-limit"
+    """It asks for more than its queue or partition allows, or that is closed."""
+    DEPENDENCY = "dependency"
+    """It waits for another job."""
+    BEGIN_TIME = "begin-time"
+    """It is to begin later."""
+    HELD = "held"
+    """Somebody holds it."""
+    RETRYING = "retrying"
+    """It failed, and starts again."""
+    IMAGE_PULL = "image-pull"
+    BAD_OPTION = "bad-option"
+    """An option or a name in its request is wrong."""
+    MOUNT = "mount"
+    OUT_OF_MEMORY = "out-of-memory"
+    DISK_FULL = "disk-full"
+    TIME_LIMIT = "time-limit"
+    PREEMPTED = "preempted"
+    NODE_LOST = "node-lost"
+    APP_ERROR = "app-error"
+    """Its own program ended with an error."""
+    KILLED = "killed"
+    """A signal ended it, and nobody says why."""
+    CANCELLED = "cancelled"
+    LAUNCH_FAILED = "launch-failed"
+    """Its program could not be started."""
+    BACKEND_AWAY = "backend-away"
+    UNKNOWN = "unknown"
+
+
+@light_dataclass(frozen=True)
+class Rule:
+    """What words of a backend, or of a program, mean.
+
+    ``means`` and ``do`` may name the groups of the pattern, as ``{name}``. ``{app}`` in ``do``
+    stands for the name of the app in a command, ``{replica}`` for its role and index.
+    """
+
+    cause: Cause
+    pattern: str
+    """A regular expression; case does not matter."""
+    means: str
+    do: tuple[str, ...] = ()
+    codes: frozenset[int] = frozenset()
+    """Exit codes that it holds for; empty for any."""
+
+
+@light_dataclass(frozen=True)
+class Evidence:
+    """What the cause is told from."""
+
+    source: str
+    """Who says so: ``scheduler``, ``exit``, ``exception``, ``log``."""
+    text: str
+
+
+@light_dataclass(frozen=True)
+class Explanation:
+    """Why an app is in the state it is in."""
+
+    state: AppState
+    cause: Cause
+    summary: str
+    """One line in plain words."""
+    replica: str = ""
+    """Role and index of the replica that it is about; empty for the whole app."""
+    evidence: tuple[Evidence, ...] = ()
+    do: tuple[str, ...] = ()
+    """What to do; ``{app}`` stands for the name of the app in a command."""
+
+    @property
+    def line(self) -> str:
+        """The cause in one line."""
+        return f"{self.cause.value}: {self.summary}"
+
+
+@light_dataclass(frozen=True)
+class Rules:
+    """All tables for one scheduler, each searched from its top."""
+
+    words: Sequence[Rule]
+    """Of what the backend says."""
+    output: Sequence[Rule]
+    """Of exceptions and of the last lines of a replica."""
+
+
+@light_dataclass(frozen=True)
+class Trace:
+    """What is known of how a replica failed beside its snapshot."""
+
+    exception: str = ""
+    """The exception's own line."""
+    place: str = ""
+    """Where in the code it was raised."""
+    last_lines: Sequence[str] = ()
+
+
+def failed_replica(snapshot: AppSnapshot) -> ReplicaSnapshot | None:
+    """The replica whose failure explains the state of the app; ``None`` if there is none."""
+    if snapshot.cancelled or snapshot.state in (AppState.SUCCEEDED, AppState.CANCELLED):
+        return None
+    if snapshot.fatal is not None:
+        return snapshot.fatal
+    if snapshot.state is not AppState.FAILED or not snapshot.failures:
+        return None  # `min_replicas` allows it
+    return snapshot.failures[0]
+
+
+def explain(snapshot: AppSnapshot, rules: Rules, trace: Trace | None = None) -> Explanation:
+    """Why the app is in its state.
+
+    Args:
+        trace: of its ``failed_replica``; ``None`` if nothing else is known.
+    """
+    failed = failed_replica(snapshot)
+    if failed is not None:
+        return _of_failure(snapshot, failed, rules, trace or Trace())
+    state = snapshot.state
+    if snapshot.cancelled or state is AppState.CANCELLED:
+        return Explanation(state, Cause.CANCELLED, "its end was asked for")
+    waiting = [r for r in snapshot.replicas if r.state is AppState.PENDING]
+    if waiting or state is AppState.PENDING:
+        return _of_waiting(snapshot, waiting, rules)
+    if state is AppState.RUNNING:
+        return Explanation(state, Cause.NONE, "it is running")
+    if state is AppState.SUCCEEDED:
+        return Explanation(state, Cause.NONE, "it succeeded")
+    return _of_words(snapshot, rules)
+
+
+def _of_failure(
+    snapshot: AppSnapshot, failed: ReplicaSnapshot, rules: Rules, trace: Trace
+) -> Explanation:
+    name = f"{failed.role}/{failed.replica}"
+    said = [text for text in (failed.reason, snapshot.message) if text]
+    evidence = [Evidence("exit", failed.ending)]
+    evidence += [Evidence("scheduler", t) for t in said if t not in failed.ending]
+    if trace.exception:
+        where = f" ({trace.place})" if trace.place else ""
+        evidence.append(Evidence("exception", trace.exception + where))
+    evidence += [Evidence("log", line) for line in trace.last_lines]
+    output = [trace.exception, *reversed(trace.last_lines)]
+    found = (
+        _match(rules.words, said, failed.exit_code)
+        or _match(rules.output, output, failed.exit_code)
+        or _by_exit(failed, trace)
+    )
+    return Explanation(
+        state=snapshot.state,
+        cause=found.cause,
+        summary=_summary(name, found.means, len(snapshot.replicas)),
+        replica=name,
+        evidence=tuple(evidence),
+        do=tuple(text.replace("{replica}", name) for text in found.do) or (_READ.format(r=name),),
+    )
+
+
+_READ = "torchx log {{app}} {r}"
+
+
+def _summary(name: str, means: str, replicas: int) -> str:
+    return f"{name}: {means}" if replicas > 1 else means
+
+
+_SIGNALS = {
+    4: (Cause.APP_ERROR, "it crashed"),
+    6: (Cause.APP_ERROR, "it aborted itself"),
+    7: (Cause.APP_ERROR, "it crashed"),
+    8: (Cause.APP_ERROR, "it crashed"),
+    11: (Cause.APP_ERROR, "it crashed"),
+    24: (Cause.TIME_LIMIT, "its CPU time was used up"),
+    25: (Cause.DISK_FULL, "a file grew beyond its limit"),
+}
+"""What signals mean that a program brings upon itself."""
+
+_SIGKILL = 9
+_KILLED_DO = (
+    "If nobody ended it, memory is the usual reason: ask for more, or use less",
+    "torchx log {app} {replica}",
+)
+
+
+def _by_exit(failed: ReplicaSnapshot, trace: Trace) -> Rule:
+    """By the exit code and the exception alone."""
+    code = failed.exit_code
+    if trace.exception:
+        means = trace.exception
+        if is_consequence(trace.exception):
+            means += " (the loss of another process, not the first cause)"
+        return Rule(Cause.APP_ERROR, "", means)
+    if code is None:
+        return Rule(Cause.UNKNOWN, "", failed.ending)
+    if code < 0:
+        cause, means = _SIGNALS.get(-code, (Cause.KILLED, ""))
+        words = f"{means}, {failed.ending}" if means else failed.ending
+        return Rule(cause, "", words, _KILLED_DO if code == -_SIGKILL else ())
+    if code == 0:
+        return Rule(Cause.UNKNOWN, "", failed.reason or "it failed, and nobody says why")
+    return Rule(Cause.APP_ERROR, "", failed.ending)
+
+
+def _of_waiting(
+    snapshot: AppSnapshot, waiting: Sequence[ReplicaSnapshot], rules: Rules
+) -> Explanation:
+    again = next((r for r in waiting if r.exit_code), None)
+    if again is not None:
+        name = f"{again.role}/{again.replica}"
+        return Explanation(
+            snapshot.state,
+            Cause.RETRYING,
+            _summary(name, f"{again.ending}, and starts again", len(snapshot.replicas)),
+            name,
+            _said([snapshot.message]),
+            (_READ.format(r=name),),
+        )
+    reasons = dict.fromkeys(r.reason for r in waiting if r.reason)
+    said = [text for text in (*reasons, snapshot.message) if text]
+    if not said:
+        return Explanation(snapshot.state, Cause.STARTING, "it is being started")
+    found = _match(rules.words, said, None)
+    how_many = f"{len(waiting)} of {len(snapshot.replicas)} replicas wait: "
+    prefix = how_many if 0 < len(waiting) < len(snapshot.replicas) else ""
+    if found is None:
+        return Explanation(
+            snapshot.state, Cause.UNKNOWN, prefix + _first_line(said[0]), "", _said(said)
+        )
+    return Explanation(snapshot.state, found.cause, prefix + found.means, "", _said(said), found.do)
+
+
+def _of_words(snapshot: AppSnapshot, rules: Rules) -> Explanation:
+    """Of an app that failed or was lost, of which no replica is known to have failed."""
+    said = [snapshot.message] if snapshot.message else []
+    said += [*dict.fromkeys(r.reason for r in snapshot.replicas if r.reason)]
+    found = _match(rules.words, said, None)
+    if found is not None:
+        return Explanation(snapshot.state, found.cause, found.means, "", _said(said), found.do)
+    words = _first_line(said[0]) if said else f"it is {snapshot.state.name}, and nobody says why"
+    return Explanation(snapshot.state, Cause.UNKNOWN, words, "", _said(said))
+
+
+def _said(texts: Iterable[str]) -> tuple[Evidence, ...]:
+    return tuple(Evidence("scheduler", text) for text in dict.fromkeys(texts) if text)
+
+
+def _first_line(text: str) -> str:
+    return text.strip().partition("\n")[0]
+
+
+def _match(rules: Sequence[Rule], texts: Iterable[str], code: int | None) -> Rule | None:
+    """The first rule that fits one of the texts, with its words filled in."""
+    import re
+
+    found = [text for text in texts if text]
+    for rule in rules:
+        if rule.codes and code not in rule.codes:
+            continue
+        for text in found:
+            match = re.search(rule.pattern, text, re.IGNORECASE)
+            if match is not None:
+                return _filled(rule, match.groupdict())
+    return None
+
+
+def _filled(rule: Rule, groups: "dict[str, str | None]") -> Rule:
+    def fill(text: str) -> str:
+        for name, value in groups.items():
+            text = text.replace(f"{{{name}}}", value or "?")
+        return text
+
+    return replace(rule, means=fill(rule.means), do=tuple(fill(text) for text in rule.do))

@@ -1,0 +1,75 @@
+"""``torchx why``, and the same line in ``status``."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from torchx.schedulers.causes import Cause
+from torchx.specs import AppDef, AppState, Role
+
+
+@pytest.fixture
+def failed(call: Callable[..., Any], component_file: Any) -> str:
+    """The app id of a local job that failed."""
+    script = "import sys; print('one'); raise ValueError('loss is NaN')"
+    done = call("run", f"{component_file}:sh", "--cmd", f'python3 -c "{script}"')
+    assert done.code == 1
+    return str(done.out).strip().rpartition("/")[2]
+
+
+def test_the_cause_its_evidence_and_what_to_do(call: Callable[..., Any], failed: str) -> None:
+    result = call("why")
+    assert result.code == 0
+    assert "app-error: ValueError: loss is NaN" in result.out
+    assert "exited with code 1" in result.out
+    assert f"torchx log {failed} work/0" in result.out
+    assert "\033" not in result.out
+
+
+def test_what_it_says_to_do_works(call: Callable[..., Any], failed: str) -> None:
+    found = json.loads(call("why", "--json", failed).out)
+    assert found["cause"] == "app-error"
+    assert {item["source"] for item in found["evidence"]} == {"exit", "exception", "log"}
+    (command,) = found["do"]
+    assert "loss is NaN" in call(*command.split()[1:]).out
+
+
+def test_status_has_the_same_line(call: Callable[..., Any], failed: str) -> None:
+    assert "Why: app-error: ValueError: loss is NaN" in call("status", failed).out
+
+
+def test_what_is_fine_is_said_to_be(call: Callable[..., Any], component_file: Any) -> None:
+    call("run", f"{component_file}:sh", "--cmd", "true")
+    assert json.loads(call("why", "--json").out)["cause"] == "none"
+    assert "Why:" not in call("status").out
+
+
+def test_an_app_that_is_gone(call: Callable[..., Any]) -> None:
+    result = call("why", "--json", "local_cwd://torchx/nope")
+    assert result.code == 1
+    assert json.loads(result.out)["error"]["type"] == "UnknownAppException"
+
+
+@pytest.mark.parametrize(
+    ("state", "cause"),
+    [
+        (AppState.FAILED, "unknown"),
+        (AppState.PENDING, "starting"),
+        (AppState.RUNNING, "none"),
+        (AppState.CANCELLED, "cancelled"),
+        (AppState.UNKNOWN, "unknown"),
+    ],
+)
+def test_a_scheduler_of_another_package_that_only_describes(
+    state: AppState, cause: str, call: Callable[..., Any], remote: Any
+) -> None:
+    remote.jobs = {"a": AppDef("app", [Role("w", "img", entrypoint="x")])}
+    remote.states = [state]
+    assert json.loads(call("why", "--json", "remote://torchx/a").out)["cause"] == cause
+
+
+def test_every_code_is_one_word_in_small_letters() -> None:
+    assert all(cause.value.replace("-", "").isalpha() for cause in Cause)
+    assert all(cause.value == cause.name.lower().replace("_", "-") for cause in Cause)
