@@ -31,7 +31,9 @@ class InvalidRunConfigException(InvalidInput):
     """The options given are not what the scheduler takes."""
 
     def __init__(self, invalid_reason: str, cfg_key: str, cfg: "Mapping[str, object]") -> None:
-        given = str(cfg) if cfg else "<EMPTY>"
+        from torchx._secrets import mask_data
+
+        given = str(mask_data(cfg)) if cfg else "<EMPTY>"
         end = "" if invalid_reason.endswith("?") else "."
         super().__init__(f"{invalid_reason}{end} Given: {given}")
         self.cfg_key = cfg_key

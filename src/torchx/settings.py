@@ -53,6 +53,8 @@ ENV_TORCHX_MAX_RETRIES = "TORCHX_MAX_RETRIES"
 """Number of times that a job of ``slurm`` may be started again."""
 ENV_TORCHX_IMAGE = "TORCHX_IMAGE"
 """Image that the replica runs in."""
+ENV_TORCHX_ROLE_NAME = "TORCHX_ROLE_NAME"
+"""Name of the role of a job of ``aws_sagemaker``, by which it is read back."""
 ENV_TORCHX_LOCAL_JOB = "TORCHX_LOCAL_JOB"
 """App id of a local job, by which its processes are known."""
 

@@ -14,7 +14,7 @@ from tests.fake_kube.server import FakeKube
 from tests.kube_relay import KubeRelay
 from torchx.schedulers._kube.apps.labels import OURS
 from torchx.schedulers._kube.apps.snapshots import pod_state
-from torchx.schedulers._kube.calls import JOBS, PODS, SERVICES, Kind, Selection
+from torchx.schedulers._kube.calls import CONFIG_MAPS, JOBS, PODS, SERVICES, Kind, Selection
 from torchx.schedulers._kube.connect import connect
 from torchx.schedulers.ids import random_id
 from torchx.schedulers.kubernetes_scheduler import KubernetesScheduler, create_scheduler
@@ -98,7 +98,7 @@ class KubernetesContract(SchedulerContract):
     def native_objects(self, kube, namespace):
         def names():
             found = []
-            for kind in (JOBS, SERVICES, PODS):
+            for kind in (JOBS, SERVICES, CONFIG_MAPS, PODS):
                 for item in kube.list_objects(Selection(kind, namespace, OURS)).items:
                     if "deletionTimestamp" not in item["metadata"]:
                         found.append(f"{kind.plural}/{item['metadata']['name']}")

@@ -38,7 +38,7 @@ class Cloud:
             if fault is not None:
                 fault.after()
         except AwsFault as refused:
-            return render_fault(refused, request_id)
+            return render_fault(refused, request_id, request)
         return render_answer(asked.service, asked.operation, result, request_id)
 
     async def _carry_out(self, asked: Asked) -> Params:

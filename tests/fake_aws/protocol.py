@@ -11,6 +11,7 @@ from urllib.parse import parse_qs, quote, unquote
 from tests.fake_kube.http import Reply, Request
 
 from .model import service_model
+from .xml_protocol import parse_query, parse_s3, render_query, render_s3, render_xml_fault
 
 Params = dict[str, Any]
 _SCOPE = re.compile(
@@ -60,11 +61,12 @@ def parse_request(request: Request) -> Asked:
         raise AwsFault("MissingAuthenticationToken", "Missing Authentication Token", 403)
     service = scope["service"]
     model = service_model(service)
-    parse = {"json": _parse_json, "rest-json": _parse_rest}.get(model.metadata["protocol"])
-    if parse is None:
-        raise AwsFault("NotImplemented", f"{service} speaks {model.metadata['protocol']}", 501)
-    operation, params = parse(model, request)
+    operation, params = _PARSE[model.metadata["protocol"]](model, request)
     return Asked(service, operation, params, scope["region"], scope["key"])
+
+
+def _protocol(service: str) -> str:
+    return str(service_model(service).metadata["protocol"])
 
 
 def _parse_json(model: Any, request: Request) -> tuple[str, Params]:
@@ -139,18 +141,33 @@ def _read(shape: Any, value: Any) -> Any:
     return value
 
 
+_PARSE = {
+    "json": _parse_json,
+    "rest-json": _parse_rest,
+    "query": parse_query,
+    "rest-xml": parse_s3,
+}
+
+
 # -- answers -------------------------------------------------------------------------------------
 
 
 def render_answer(service: str, operation: str, result: Params, request_id: str) -> Reply:
     """The answer of an operation."""
+    if _protocol(service) == "query":
+        return render_query(service_model(service), operation, result, request_id)
+    if _protocol(service) == "rest-xml":
+        return render_s3(result, request_id)
     shape = service_model(service).operation_model(operation).output_shape
     body = json.dumps(_write(shape, result) if shape is not None else {}).encode()
     return Reply(200, body, {"x-amzn-RequestId": request_id}, "application/x-amz-json-1.1")
 
 
-def render_fault(fault: AwsFault, request_id: str) -> Reply:
+def render_fault(fault: AwsFault, request_id: str, request: Request) -> Reply:
     """An error."""
+    scope = _SCOPE.search(request.headers.get("authorization", ""))
+    if scope is not None and _protocol(scope["service"]) in ("query", "rest-xml"):
+        return render_xml_fault(fault.code, fault.message, fault.status, request, request_id)
     body = json.dumps({"__type": fault.code, "message": fault.message}).encode()
     headers = {"x-amzn-RequestId": request_id, "x-amzn-ErrorType": quote(fault.code)}
     return Reply(fault.status, body, headers, "application/x-amz-json-1.1")

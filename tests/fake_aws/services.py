@@ -3,6 +3,16 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .accounts import Ecr, Iam, Sts
 from .logs import Logs
+from .s3 import S3
+from .sagemaker import SageMaker
 
-SERVICES: Sequence[Callable[[dict[str, Any]], Any]] = (Logs,)
+SERVICES: Sequence[Callable[[dict[str, Any]], Any]] = (
+    Logs,
+    Sts,
+    Iam,
+    Ecr,
+    S3,
+    SageMaker,
+)

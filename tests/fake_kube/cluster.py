@@ -73,7 +73,7 @@ class Cluster:
         if self.api.settings.gzip and "gzip" in accepted and len(reply.body) > _COMPRESSED_FROM:
             reply.body = gzip.compress(reply.body, 1)
             reply.headers["Content-Encoding"] = "gzip"
-        return self.faults.after(reply, fault)
+        return await self.faults.after(reply, fault)
 
     def _subresource(self, request: Request, target: Target) -> Reply | None:
         if target.kind is PODS and target.subresource == "log":

@@ -17,7 +17,9 @@ class Fault:
     Args:
         action: ``status`` (answer with ``code``), ``drop`` (close at once), ``lose`` (carry it out,
             then close), ``after`` (carry it out, then answer with ``code``), ``slow`` (wait
-            ``seconds`` first), ``cut`` (end the stream after one of ``places`` bytes).
+            ``seconds`` first), ``late`` (carry it out, then wait ``seconds``), ``cut`` (end the
+            stream after one of ``places`` bytes), ``truncate`` (send so many bytes of the answer as
+            if that was all).
         match: regular expression, found somewhere in ``METHOD /path?query``.
         skip: requests that pass first.
         times: requests that it meets; negative for all.
@@ -95,10 +97,14 @@ class Faults:
         elif fault.action == "status":
             raise _failure(fault)
 
-    def after(self, reply: Reply, fault: Fault | None) -> Reply:
+    async def after(self, reply: Reply, fault: Fault | None) -> Reply:
         """What becomes of the answer."""
         if fault is None:
             return reply
+        if fault.action == "late":
+            await asyncio.sleep(fault.seconds)
+        if fault.action == "truncate" and reply.stream is None:
+            reply.body = reply.body[: fault.places[(fault.met - 1) % len(fault.places)]]
         if fault.action == "lose":
             raise Dropped
         if fault.action == "after":

@@ -12,6 +12,7 @@ from typing import Any
 from . import processes
 from .events import Recorder
 from .kinds import CONFIG_MAPS, NODES, PODS, SECRETS
+from .mounts import missing_claim, missing_mount
 from .pod_env import command_line, environment
 from .pod_logs import GeneratedLog, Log
 from .rules import amount
@@ -25,6 +26,7 @@ LOG_CLOCK = "fake-kube/log-clock-ns"
 MISSING_IMAGES = ("no-such-image", "does-not-exist")
 NODE = "fake-node-1"
 _GRACE_S = 30.0
+_MOUNT_AGAIN_S = 0.1
 _INSTALLED = ("default-scheduler", "volcano", "torchx-gang")
 
 Key = tuple[str, str]
@@ -114,7 +116,7 @@ class Kubelet:
         """The life of a pod."""
         running = self.running[key]
         spec = pod["spec"]
-        while reason := self._unschedulable(spec):
+        while reason := missing_claim(self.store, pod) or self._unschedulable(spec):
             self._condition(key, running, "False", "Unschedulable", reason)
             self._record(pod, "Warning", "FailedScheduling", reason)
             await asyncio.sleep(3600)
@@ -124,6 +126,7 @@ class Kubelet:
         ):
             return
         self._bind(key, running)
+        await self._mount(pod)
         for container in spec.get("initContainers") or ():
             code = await self._container(key, running, container)
             if code != 0:
@@ -132,6 +135,12 @@ class Kubelet:
         runs = [self._container(key, running, c) for c in spec["containers"]]
         await asyncio.gather(*runs)
         self._report(key, running)
+
+    async def _mount(self, pod: Object) -> None:
+        """Waits until all is there that the containers mount."""
+        while reason := missing_mount(self.store, pod):
+            self._record(pod, "Warning", "FailedMount", reason)
+            await asyncio.sleep(_MOUNT_AGAIN_S)
 
     def _unschedulable(self, spec: Object) -> str:
         for container in spec["containers"]:

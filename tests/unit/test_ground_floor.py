@@ -8,7 +8,17 @@ import pytest
 import torchx
 
 SRC = Path(torchx.__file__).parent
-GROUND = ["_docker", "_files", "_filesystem", "_home", "_projects", "_retry", "_words", "errors"]
+GROUND = [
+    "_docker",
+    "_files",
+    "_filesystem",
+    "_home",
+    "_projects",
+    "_retry",
+    "_secrets",
+    "_words",
+    "errors",
+]
 ALLOWED = {*GROUND, "_startup", "settings", "version"}
 ONLY_FOR_TYPES = {"errors.py: torchx.specs.api"}
 

@@ -47,6 +47,7 @@ LISTED = [
     Waits("torchx.cli._handles", "torchx.schedulers.local_*", "a whole handle needs no records"),
     Waits("torchx.cli.cmd_run", "torchx.cli._errors", FAILURE),
     Waits("torchx.cli.*", "torchx.errors", FAILURE),
+    Waits("torchx.*", "torchx._secrets", "values are masked where they are shown"),
     Waits("torchx._startup.foreign_code", "torchx.errors", FAILURE),
     Waits("torchx._startup.plugin_lookup", "torchx._startup.foreign_code", PLUGINS),
     Waits("torchx.cli.cmd_plugins", "torchx.*", PLUGINS),
@@ -64,6 +65,7 @@ LISTED = [
     Waits("torchx.schedulers.api", "torchx.schedulers._core.explaining", FAILURE),
     Waits("torchx.schedulers.*_scheduler._scheduler", "torchx.schedulers.*_scheduler._*", CLIENT),
     Waits("torchx.schedulers.*_scheduler._*", "torchx.schedulers._kube.*", CLIENT),
+    Waits("torchx.schedulers.*_scheduler._*", "torchx.schedulers._aws.*", CLIENT),
     Waits("torchx.schedulers._kube.*", "torchx.schedulers._kube.*", CLIENT),
     Waits("torchx.schedulers.local_scheduler._compat", "torchx.schedulers.local_*", CLIENT),
     Waits("torchx.runner._calls", "torchx.runner.events", CLIENT),
@@ -85,11 +87,13 @@ LISTED = [
     Waits("torchx.workspace.*", "torchx.workspace.*", WORKSPACE),
     Waits("torchx.workspace.*", "torchx._projects.listing", WORKSPACE),
     Waits("torchx.workspace.*", "torchx._docker", WORKSPACE),
+    Waits("torchx.workspace._ecr", "torchx.schedulers._aws.*", "for registries of AWS alone"),
     Waits("torchx.tracker.mlflow", "torchx.*", RUN),
 ]
 
 REPLACED = {
     "torchx -> torchx.version": "an attribute of the package, computed when asked for",
+    "torchx.schedulers.aws_sagemaker_scheduler._compat -> torchx.schedulers.aws_sagemaker_scheduler": "",  # noqa: E501 - one name
     "torchx.schedulers.docker_scheduler._compat -> torchx.schedulers.docker_scheduler": "",
     "torchx.schedulers.local_scheduler._scheduler -> torchx.schedulers.local_scheduler": "",
     "torchx.schedulers.slurm_scheduler._compat -> torchx.schedulers.slurm_scheduler": "",

@@ -1,6 +1,6 @@
 """Calls to the Docker daemon that the scheduler and the workspaces make, and how they are made."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TextIO, TypeVar
 
 from torchx import _retry
@@ -72,11 +72,14 @@ def image_record(client: Any, image: str) -> dict[str, Any] | None:
     return record
 
 
-def pull(client: Any, image: str, progress: TextIO | None) -> None:
+def pull(
+    client: Any, image: str, progress: TextIO | None, login: Mapping[str, Any] | None = None
+) -> None:
     """Pulls an image, whatever is there of it already.
 
     Args:
         progress: where its progress is shown; ``None`` for nowhere.
+        login: to the registry, as ``auth_config`` of Docker's SDK; ``None`` for the one it finds.
 
     Raises:
         DockerRefused: if it cannot be pulled.
@@ -85,7 +88,9 @@ def pull(client: Any, image: str, progress: TextIO | None) -> None:
 
     repository, tag = parse_repository_tag(image)
     with translate_errors(f"pull image `{image}`"):
-        events = client.api.pull(repository, tag=tag or "latest", stream=True, decode=True)
+        events = client.api.pull(
+            repository, tag=tag or "latest", stream=True, decode=True, **(login or {})
+        )
         try:
             _transfers.show(events, progress or _transfers.silent(), "pull")
         except TransferFailed as err:

@@ -114,12 +114,27 @@ def configure_logging(level: int) -> None:
             logging.getLogger().setLevel(level)
         elif not logging.getLogger().handlers:
             logging.basicConfig(level=level, format=form, datefmt=DATE_FORMAT)
+            for handler in logging.getLogger().handlers:
+                handler.setFormatter(_masking(form))
             _settings.logging_is_ours = True
 
     if "logging" in sys.modules:
         configure()
     else:
         configure_later(configure)
+
+
+def _masking(form: str) -> "logging.Formatter":
+    """Formats records, tracebacks and all, without what looks secret in them."""
+    import logging
+
+    from torchx._secrets import mask_message
+
+    class Masking(logging.Formatter):
+        def format(self, record: logging.LogRecord) -> str:
+            return mask_message(super().format(record))
+
+    return Masking(form, DATE_FORMAT)
 
 
 def out(text: str, end: str = "\n") -> None:
@@ -173,7 +188,9 @@ def error_json(kind: str, message: str, hint: str | None = None) -> None:
     """Writes the JSON form of an error, once, and only where JSON was asked for."""
     if not _settings.json or _settings.json_written:
         return
-    error = {"type": kind, "message": message}
+    from torchx._secrets import mask_message
+
+    error = {"type": kind, "message": mask_message(message)}
     if hint:
         error["hint"] = hint
     out_json({"error": error})

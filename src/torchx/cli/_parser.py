@@ -60,6 +60,9 @@ class Parser(argparse.ArgumentParser):
         if suggestion:
             message = f"{message}.{suggestion}"
         _output.error_json("UsageError", message)
+        from torchx._secrets import mask_message
+
+        message = mask_message(message)
         self.exit(2, f"{self.format_usage()}{self.prog}: error: {message}\n")
 
     def _suggestion(self, message: str) -> str:

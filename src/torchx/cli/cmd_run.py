@@ -615,10 +615,10 @@ def _dryrun_json(
     data = _request_data(info)
     request: object = str(info) if data is None else data
     if not show_secrets:
-        mask: Callable[[Any], Any] = _secrets.mask_data
-        request = (
-            _secrets.mask_text(request, app or {}) if isinstance(request, str) else mask(request)
-        )
-        cfg = mask(cfg)
+        if isinstance(request, str):
+            request = _secrets.mask_text(request, app or {}, info.request)
+        else:
+            request = _secrets.mask_request(request, app or {})
+        cfg = _secrets.mask_data(cfg)
         app = app and _secrets.mask_app(app)
     return {"scheduler": scheduler, "cfg": cfg, "app": app, "request": request}

@@ -674,4 +674,7 @@ def _json(cfg: Any) -> str | None:
         return None
     import json
 
-    return json.dumps(dict(cfg) if isinstance(cfg, Mapping) else str(cfg), default=str)
+    from torchx._secrets import mask_data, mask_string
+
+    shown = mask_data(dict(cfg)) if isinstance(cfg, Mapping) else mask_string(str(cfg))
+    return json.dumps(shown, default=str)

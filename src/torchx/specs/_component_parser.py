@@ -48,7 +48,9 @@ class ComponentParser(argparse.ArgumentParser):
         prefix = "unrecognized arguments: "
         if message.startswith(prefix):
             message += self._suggestions(message.removeprefix(prefix).split())
-        super().error(message)
+        from torchx._secrets import mask_message
+
+        super().error(mask_message(message))
 
     def _suggestions(self, unknown: list[str]) -> str:
         options = [o for action in self._actions for o in action.option_strings]

@@ -16,6 +16,7 @@ from torchx.errors import (
     TransferFailed,
     UnexpectedReply,
 )
+from torchx.workspace._ecr import region_of
 from torchx.workspace._tar import TarStream
 
 __all__ = ["build", "find_or_pull", "image_id", "push"]
@@ -54,7 +55,7 @@ def find_or_pull(client: Any, image: str, *, required: bool, quiet: bool = False
         if image.startswith("sha256:"):
             msg = "it is an image id, and only names can be pulled"
             raise InvalidInput(msg)
-        pull(client, image, None if quiet else sys.stderr)
+        pull(client, image, None if quiet else sys.stderr, _login(image))
         return image_id(client, image)
     except (InvalidInput, BackendUnavailable, DockerRefused) as err:
         if required:
@@ -170,6 +171,7 @@ def push(client: Any, image: str, repository: str, tag: str, *, quiet: bool = Fa
     Raises:
         TransferFailed: if the registry refuses, or keeps failing.
         BackendUnavailable: if the daemon does.
+        TorchXError: if AWS gives no log-in to its registry, and none is configured.
     """
     name = f"{repository}:{tag}"
     try:
@@ -187,16 +189,31 @@ def push(client: Any, image: str, repository: str, tag: str, *, quiet: bool = Fa
             logger.warning("cannot push `%s`, trying again: %s", name, err)
         return passing
 
+    login = _login(repository)
     try:
         return with_retries(
-            lambda: _push_once(client, repository, tag, quiet), _PUSH_PAUSES_S, transient
+            lambda: _push_once(client, repository, tag, quiet, login), _PUSH_PAUSES_S, transient
         )
     except DockerRefused as err:
         msg = f"cannot push `{name}`: {err}{_advice(str(err))}"
         raise TransferFailed(msg, err.status) from err
 
 
-def _push_once(client: Any, repository: str, tag: str, quiet: bool) -> str | None:
+def _login(image: str) -> dict[str, Any]:
+    """The log-in to ECR for a push or pull, where none is configured; Docker finds all others."""
+    from torchx.workspace._registry._auth import aws_credentials, configured_credentials
+
+    host = image.partition("/")[0]
+    if region_of(host) is None or configured_credentials(host) is not None:
+        return {}
+    found = aws_credentials(host)
+    assert found is not None  # of a host of ECR
+    return {"auth_config": {"username": found.username, "password": found.password}}
+
+
+def _push_once(
+    client: Any, repository: str, tag: str, quiet: bool, login: Mapping[str, Any]
+) -> str | None:
     digest: list[str] = []
 
     def watched(events: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
@@ -207,7 +224,7 @@ def _push_once(client: Any, repository: str, tag: str, quiet: bool) -> str | Non
             yield event
 
     with translate_errors(f"push `{repository}:{tag}`"):
-        events = client.images.push(repository, tag=tag, stream=True, decode=True)
+        events = client.images.push(repository, tag=tag, stream=True, decode=True, **login)
         show(watched(events), silent() if quiet else None, "push")
     return digest[-1] if digest else None
 

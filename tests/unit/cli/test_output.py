@@ -80,7 +80,7 @@ def test_names_of_secrets(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["PATH", "KEYBOARD", "TOKENIZERS_PARALLELISM", "PASS", "NCCL_DEBUG"]
+    "name", ["PATH", "KEYBOARD", "TOKENIZERS_PARALLELISM", "PWD", "NCCL_DEBUG"]
 )
 def test_names_of_other_variables(name: str) -> None:
     assert not _secrets.looks_secret(name)

@@ -401,6 +401,29 @@ def test_output_that_cannot_be_written_is_told(torchx: Callable[..., Any]) -> No
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize("flags", [[], ["--json"]])
+@pytest.mark.parametrize("level", [[], ["--log_level", "DEBUG"]])
+def test_errors_and_records_show_no_secret(
+    flags: list[str],
+    level: list[str],
+    torchx: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("GH_PAT", "hush-of-environment")
+    Path("talks.py").write_text(
+        "import os\n"
+        "import torchx.specs as specs\n"
+        "def job(url: str, env: dict[str, str]) -> specs.AppDef:\n"
+        "    raise ValueError(f\"{url} {env} {os.environ['GH_PAT']}\")\n"
+    )
+    job = ["--url", "redis://:hush@h/0", "--env", "MYPASS=hush-of-arguments"]
+    result = torchx(*level, "run", *flags, "talks.py:job", *job)
+    assert result.code == 1
+    assert "redis://:***@h/0" in result.err
+    assert "talks.py:4, in `job`" in result.err
+    assert "hush" not in result.out + result.err
+
+
 # -- stdin ------------------------------------------------------------------------------------
 
 JOB: dict[str, Any] = {

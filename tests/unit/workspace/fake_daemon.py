@@ -33,6 +33,8 @@ class FakeDaemon:
         ]
         self.pull: Answer = (404, "pull access denied for it")
         self.pushes: list[Answer] = []
+        self.logins: list[str] = []
+        """What came with pushes as log-ins to the registry."""
         self.reads_context = True
 
     def count(self, what: str) -> int:
@@ -94,6 +96,8 @@ class Handler(BaseHTTPRequestHandler):
         path = re.sub(r"^/v[0-9.]+", "", url.path)
         query = {k: v[0] for k, v in parse_qs(url.query).items()}
         self.daemon.requests.append(f"{self.command} {path}")
+        if path.endswith("/push"):
+            self.daemon.logins.append(self.headers.get("X-Registry-Auth") or "")
         self._reply(self.daemon.answer(self.command, path, query, self._body()))
 
     def _body(self) -> bytes:

@@ -160,9 +160,12 @@ def _describe_exception(event: TorchxEvent, exc: BaseException) -> None:
     import json
     import traceback
 
-    event.raw_exception = "".join(traceback.format_exception(type(exc), exc, exc.__traceback__))
+    from torchx._secrets import mask_message
+
+    lines = traceback.format_exception(type(exc), exc, exc.__traceback__)
+    event.raw_exception = mask_message("".join(lines))
     event.exception_type = type(exc).__name__
-    event.exception_message = str(exc)
+    event.exception_message = mask_message(str(exc))
     frames = traceback.extract_tb(exc.__traceback__)
     if frames:
         last = frames[-1]

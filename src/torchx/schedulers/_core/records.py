@@ -23,6 +23,14 @@ def remember(scheduler: str, app_id: str, data: Mapping[str, object]) -> None:
         return
 
 
+def forget(scheduler: str, app_id: str) -> None:
+    """Removes the note about an app, if there is one."""
+    try:
+        os.unlink(_path(scheduler, app_id))
+    except (OSError, InvalidInput):
+        return
+
+
 def recall(scheduler: str, app_id: str) -> dict[str, object] | None:
     """The note about an app; ``None`` if there is none."""
     try:

@@ -3,11 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from torchx.errors import UnexpectedReply
-
 from .calls import Answer, Call
 from .errors import (
     AlreadyExists,
+    AnswerLost,
     ApiError,
     Conflict,
     Expired,
@@ -28,15 +27,19 @@ def document(call: Call, answer: Answer, user: str = "") -> dict[str, Any]:
 
     Raises:
         ApiError: the subclass that fits, if the server answered with an error.
+        AnswerLost: if it is no object, of which a part may have been lost on the way.
     """
-    if answer.code >= 400:
-        raise api_error(call, answer, user)
     try:
         found = answer.json()
     except ValueError:
         found = None
+    is_json = "json" in answer.headers.get("content-type", "")
+    if answer.code >= 400 and not (is_json and found is None):
+        raise api_error(call, answer, user)
     if not isinstance(found, dict):
-        raise UnexpectedReply(str(call), answer.body[:200].decode(errors="replace"))
+        beginning = " ".join(answer.body[:100].decode(errors="replace").split())
+        msg = f"the answer to `{call}` is cut off, or not from an API server: `{beginning}`"
+        raise AnswerLost(msg)
     return found
 
 

@@ -39,6 +39,7 @@ class Kind:
 
 PODS = Kind("", "v1", "pods", "Pod")
 SERVICES = Kind("", "v1", "services", "Service")
+CONFIG_MAPS = Kind("", "v1", "configmaps", "ConfigMap")
 EVENTS = Kind("", "v1", "events", "Event")
 JOBS = Kind("batch", "v1", "jobs", "Job")
 JOB_SETS = Kind("jobset.x-k8s.io", "v1alpha2", "jobsets", "JobSet")

@@ -21,6 +21,7 @@ from .calls import (
 from .errors import (
     AlreadyExists,
     AnswerLost,
+    Conflict,
     Expired,
     NotFound,
     NotSent,
@@ -128,8 +129,8 @@ class KubeClient:
                 if unsure and (found := self._ours(kind, namespace, body)):
                     return found
                 raise
-            except (AnswerLost, NotSent, ServerBusy) as err:
-                turned_away = isinstance(err, NotSent) or getattr(err, "code", 0) == 429
+            except (AnswerLost, NotSent, ServerBusy, Conflict) as err:
+                turned_away = isinstance(err, (NotSent, Conflict)) or _too_many(err)
                 unsure = unsure or not turned_away
                 more = retries.again(err)
                 if unsure and (found := self._ours_after(err, kind, namespace, body)):
@@ -255,7 +256,7 @@ class KubeClient:
         while True:
             try:
                 return document(request, self._send(request), self.user)
-            except (NotSent, AnswerLost, ServerBusy) as err:
+            except (NotSent, AnswerLost, ServerBusy, Conflict) as err:
                 if not _repeatable(request, err) or not retries.again(err):
                     raise
 
@@ -267,11 +268,16 @@ _VERSION = ("major", "minor")
 
 
 def _repeatable(request: Call, err: Exception) -> bool:
-    if isinstance(err, NotSent):
-        return True
-    if isinstance(err, ServerBusy) and err.code == 429:
+    if isinstance(err, NotSent) or _too_many(err):
         return True  # turned away before anything was done
+    if isinstance(err, Conflict):
+        # no version was named: the server, or the count of a quota, was overtaken by others
+        return request.content_type == MERGE_PATCH
     return request.idempotent
+
+
+def _too_many(err: Exception) -> bool:
+    return isinstance(err, ServerBusy) and err.code == 429
 
 
 def _mark(body: Object) -> str:

@@ -85,12 +85,17 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Config:
-    """A chosen context; ``namespace`` is ``None`` where it names none."""
+    """A chosen context; ``namespace`` is ``None`` where it names none.
+
+    Args:
+        source: path of the kubeconfig; of several as ``KUBECONFIG`` lists them.
+    """
 
     cluster: Cluster
     user: User = User()
     namespace: str | None = None
     context: str = ""
+    source: str = ""
 
 
 @dataclass(frozen=True)
@@ -175,6 +180,7 @@ def choose(config: Kubeconfig, context: str | None = None) -> Config:
         user=_user(user_name, config.users.get(user_name, {}), config.source),
         namespace=str(chosen["namespace"]) if chosen.get("namespace") else None,
         context=name,
+        source=config.source,
     )
 
 

@@ -27,9 +27,10 @@ def load_config(
         NoCluster: if none of these is there.
         ConfigError: for a file that cannot be read, an unknown context and the like.
     """
-    if kubeconfig:
+    if kubeconfig and os.pathsep not in kubeconfig:
         return choose(_read(os.path.expanduser(kubeconfig)), context)
-    if listed := [path for path in environ.get("KUBECONFIG", "").split(os.pathsep) if path]:
+    named = kubeconfig or environ.get("KUBECONFIG", "")
+    if listed := [path for path in named.split(os.pathsep) if path]:
         files = [_read(path) for path in listed if os.path.exists(path)]
         if not files:
             raise NoCluster(f"none of the files in KUBECONFIG exists: {', '.join(listed)}")

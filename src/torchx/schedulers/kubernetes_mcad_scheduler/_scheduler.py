@@ -81,7 +81,7 @@ class KubernetesMCADScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         app = copy.copy(app)  # images that are pushed get other names
         app.roles = [copy.copy(role) for role in app.roles]
         images = self.dryrun_push_images(app, cfg)
-        overlays = {role.name: read_overlay(role, self.backend, "kubernetes") for role in app.roles}
+        overlays = {r.name: read_overlay(r, app, (self.backend, "kubernetes")) for r in app.roles}
         namespace = self._clusters.namespace(cfg.namespace, (cfg.kubeconfig, cfg.context))
         unique = get_unique_truncated_appid(app)
         job = build_request(app, unique, cfg, Facts(namespace, overlays))

@@ -30,7 +30,7 @@ from torchx.schedulers._kube.apps.look import (
     select,
 )
 from torchx.schedulers._kube.apps.snapshots import build_snapshot
-from torchx.schedulers._kube.calls import SERVICES, VOLCANO_COMMANDS
+from torchx.schedulers._kube.calls import CONFIG_MAPS, SERVICES, VOLCANO_COMMANDS, Kind
 from torchx.schedulers._kube.client import MARK, KubeClient
 from torchx.schedulers._kube.errors import AlreadyExists, MissingKind, NotFound
 from torchx.schedulers.api import AppSnapshot, AppState
@@ -54,6 +54,9 @@ logger = get_logger(__name__)
 def submit(kube: KubeClient, job: KubernetesJob) -> None:
     """Makes all objects and lets them start; leaves nothing behind if that fails.
 
+    Nothing runs before all of them are there, wherever this process is killed: a single Job is let
+    go by one request, and of several none runs before the gate is there, which comes last.
+
     Raises:
         JobStartError: if another app has the name.
         TorchXError: whatever the cluster says.
@@ -64,11 +67,9 @@ def submit(kube: KubeClient, job: KubernetesJob) -> None:
     try:
         with _translated(job):
             owners = [_create_job(kube, job, body, mark, begun) for body in job.jobs]
-            if job.service is not None:
-                service = _marked(job.service, mark)
-                service["metadata"]["ownerReferences"] = owners
-                kube.create(SERVICES, job.namespace, service)
+            _create_owned(kube, SERVICES, job.service, mark, owners)
             _release(kube, job)
+            _create_owned(kube, CONFIG_MAPS, job.gate, mark, owners)
     except BaseException:
         _take_back(kube, job, begun)
         raise
@@ -81,7 +82,8 @@ def _create_job(
     name = body["metadata"]["name"]
     begun.append(name)
     try:
-        made = kube.create(KINDS[job.api].kind, job.namespace, _marked(body, mark))
+        body = _marked(_unqueued(body, job), mark)
+        made = kube.create(KINDS[job.api].kind, job.namespace, body)
     except AlreadyExists:
         begun.remove(name)  # it is somebody else's
         raise
@@ -100,6 +102,29 @@ def _create_job(
         "name": name,
         "uid": made["metadata"]["uid"],
     }
+
+
+def _create_owned(
+    kube: KubeClient,
+    kind: Kind,
+    body: dict[str, Any] | None,
+    mark: str,
+    owners: list[dict[str, Any]],
+) -> None:
+    """Makes an object that goes when the last of the Jobs is gone; ``None`` for none."""
+    if body is not None:
+        owned = _marked(body, mark)
+        owned["metadata"]["ownerReferences"] = owners
+        kube.create(kind, body["metadata"]["namespace"], owned)
+
+
+def _unqueued(body: dict[str, Any], job: KubernetesJob) -> dict[str, Any]:
+    """A Job as it is made: its queue would let it go before the other objects are there."""
+    labels = body["metadata"]["labels"]
+    if LABEL_QUEUE not in labels or len(job.objects) == 1:
+        return body
+    kept = {name: value for name, value in labels.items() if name != LABEL_QUEUE}
+    return {**body, "metadata": {**body["metadata"], "labels": kept}}
 
 
 def _no_operator(kube: KubeClient, api: str, err: MissingKind) -> MissingKind:
@@ -137,13 +162,15 @@ def _marked(body: dict[str, Any], mark: str) -> dict[str, Any]:
 
 
 def _release(kube: KubeClient, job: KubernetesJob) -> None:
-    """Lets the Jobs start, once all objects are there; those in a queue are left to that."""
-    if any(LABEL_QUEUE in body["metadata"]["labels"] for body in job.jobs):
-        return
+    """Lets the Jobs start, or puts them into their queue, which does so."""
+    if len(job.objects) == 1:
+        return  # it was made like that
     for body in job.jobs:
-        if body["spec"].get("suspend"):
-            name = body["metadata"]["name"]
-            kube.patch(KINDS[job.api].kind, job.namespace, name, {"spec": {"suspend": False}})
+        queue = body["metadata"]["labels"].get(LABEL_QUEUE)
+        changes: dict[str, Any] = {"spec": {"suspend": False}}
+        if queue:
+            changes = {"metadata": {"labels": {LABEL_QUEUE: queue}}}
+        kube.patch(KINDS[job.api].kind, job.namespace, body["metadata"]["name"], changes)
 
 
 def _take_back(kube: KubeClient, job: KubernetesJob, names: Iterable[str]) -> None:
@@ -174,6 +201,10 @@ class _NameTaken(JobStartError, InvalidInput):
     """Another app has this name."""
 
 
+_BESIDE = {kind.name: kind for kind in (SERVICES, CONFIG_MAPS)}
+"""Kinds of objects beside the main ones."""
+
+
 def validate(kube: KubeClient, job: KubernetesJob) -> None:
     """Lets the server check all objects.
 
@@ -182,7 +213,7 @@ def validate(kube: KubeClient, job: KubernetesJob) -> None:
         BackendUnavailable: if it cannot be reached.
     """
     for body in job.objects:
-        kind = SERVICES if body is job.service else KINDS[job.api].kind
+        kind = _BESIDE.get(body["kind"], KINDS[job.api].kind)
         try:
             kube.validate(kind, job.namespace, body)
         except MissingKind as err:
@@ -322,3 +353,5 @@ def remove(kube: KubeClient, app: App, kind: ObjectKind) -> None:
         kube.delete(kind.kind, namespace, job)
     if kind.api == "job" and sum(role.replicas for role in app.roles) > 1:
         kube.delete(SERVICES, namespace, name)
+    if kind.api == "job" and len(app.roles) > 1:
+        kube.delete(CONFIG_MAPS, namespace, name)

@@ -62,7 +62,7 @@ def app_to_resource(
         reserved_memmb=reserved_memmb,
         efa_device_count=efa_device_count,
     )
-    overlays = {role.name: read_overlay(role, "kubernetes") for role in app.roles}
+    overlays = {role.name: read_overlay(role, app) for role in app.roles}
     facts = Facts(overlays=overlays, api="volcano")
     return build_request(app, make_unique(app.name), opts, facts).resource
 

@@ -4,6 +4,7 @@ from typing import Any
 
 from torchx._startup.lazy_logger import get_logger
 from torchx.schedulers._kube.apps.app import note_app
+from torchx.schedulers._kube.apps.gate import hold_pods
 from torchx.schedulers._kube.apps.labels import (
     ANNOTATION_APP,
     LABEL_ORGANIZATION,
@@ -43,6 +44,8 @@ def _job(plan: Plan, index: int, names: list[str], *, suspended: bool) -> dict[s
     if plan.several:
         pod["spec"]["subdomain"] = plan.name
     lay_over(pod, plan.overlay(role.name))
+    if len(names) > 1:
+        hold_pods(pod, container, plan.name)
     pod["metadata"]["labels"] = {**(pod["metadata"].get("labels") or {}), **labels}
     spec = build_job_spec(role, limits_of_failures(role, plan.ends_on_failure), plan.opts)
     spec |= ttl(plan.opts)

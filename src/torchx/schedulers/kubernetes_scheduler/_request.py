@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from torchx.errors import InvalidInput
+from torchx.schedulers._kube.apps.gate import build_gate
+from torchx.schedulers._kube.apps.labels import app_labels
 from torchx.schedulers._kube.apps.text import render_objects
 from torchx.specs.api import AppDef
 
@@ -30,6 +32,7 @@ class KubernetesJob:
     Args:
         jobs: the main objects: Jobs in the order of the roles, one JobSet, or one Job of Volcano.
         service: ``None`` for a single replica, and where the cluster makes it.
+        gate: made last, by which all Jobs start at once; ``None`` where there is one main object.
         context, kubeconfig: which cluster; ``None`` for the user's own choice.
         api: kind of the main objects.
     """
@@ -38,6 +41,7 @@ class KubernetesJob:
     namespace: str
     jobs: list[dict[str, Any]]
     service: dict[str, Any] | None = None
+    gate: dict[str, Any] | None = None
     context: str | None = None
     kubeconfig: str | None = None
     images_to_push: dict[str, tuple[str, str]] = field(default_factory=dict)
@@ -51,7 +55,7 @@ class KubernetesJob:
     @property
     def objects(self) -> list[dict[str, Any]]:
         """All objects, in the order in which they are made."""
-        return [*self.jobs, *([self.service] if self.service else [])]
+        return [*self.jobs, *(obj for obj in (self.service, self.gate) if obj is not None)]
 
     @property
     def resource(self) -> dict[str, Any]:
@@ -90,8 +94,9 @@ def build_request(app: AppDef, unique: str, opts: Opts, facts: Facts) -> Kuberne
     plan = Plan(app, name, opts, facts)
     jobs = BUILDERS[facts.api](plan)
     service = build_service(plan) if facts.api == "job" else None
+    gate = build_gate(name, facts.namespace, app_labels(app, name)) if len(jobs) > 1 else None
     return KubernetesJob(
-        name, facts.namespace, jobs, service, opts.context, opts.kubeconfig, api=facts.api
+        name, facts.namespace, jobs, service, gate, opts.context, opts.kubeconfig, api=facts.api
     )
 
 

@@ -74,7 +74,7 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         app = copy.copy(app)  # images that are pushed get other names
         app.roles = [copy.copy(role) for role in app.roles]
         images = self.dryrun_push_images(app, cfg)
-        overlays = {role.name: read_overlay(role, self.backend) for role in app.roles}
+        overlays = {role.name: read_overlay(role, app) for role in app.roles}
         home = (cfg.kubeconfig, cfg.context)
         api, opts = self._choose_api(cfg, home)
         facts = Facts(self._clusters.namespace(cfg.namespace, home), overlays, api)
@@ -137,7 +137,7 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         self.push_images(job.images_to_push)
         home = (job.kubeconfig, job.context)
         submit(self._clusters.kube(home), self._by_digest(job))
-        self._clusters.homes[job.app_id] = home
+        self._clusters.settle(job.app_id, home)
         self._kinds[job.app_id] = KINDS[job.api]
         return job.app_id
 
@@ -169,9 +169,13 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         snapshot = build_snapshot(app, reader)
         waiting = [r for r in snapshot.replicas if r.state is AppState.PENDING]
         untold = not snapshot.cancelled and not any(replica.reason for replica in waiting)
-        if waiting and untold and not app.missing:
+        if waiting and untold and not app.half_submitted:
             group_of = pod_group if kind.api == "volcano" else None
-            snapshot = build_snapshot(app, reader, explain(kube, app, is_over, group_of))
+            words = explain(kube, app, is_over, group_of)
+            snapshot = build_snapshot(app, reader, words)
+            self._clusters.puzzled(app_id, not words)
+        else:
+            self._clusters.puzzled(app_id, False)
         if snapshot.terminal:
             self._clusters.stop_watching(app.id)
         self._kinds[app_id] = kind
@@ -265,7 +269,8 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         home, _, _ = self._clusters.place(snapshot.app_id)
         app = self._app(snapshot.app_id)
         remove(self._clusters.kube(home), app, self._kinds[snapshot.app_id])
-        self._forget(snapshot.app_id)
+        self._kinds.pop(snapshot.app_id, None)
+        self._clusters.removed(snapshot.app_id)
 
     def _app(self, app_id: str) -> "App":
         """The objects of the app, as they were looked at."""

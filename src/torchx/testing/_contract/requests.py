@@ -2,10 +2,12 @@
 
 import copy
 import re
+from dataclasses import asdict, is_dataclass
 from typing import Any
 
 import pytest
 
+from torchx._secrets import mask_request, mask_text
 from torchx.errors import InvalidRunConfigException
 from torchx.schedulers.api import AppDef, AppDryRunInfo, CfgVal, Role, Scheduler
 from torchx.schedulers.ids import random_id
@@ -55,6 +57,24 @@ class RequestContract(ContractParts):
     ) -> None:
         text = str(scheduler.submit_dryrun(jobs.sh("echo shown-in-the-text"), opts))
         assert "shown-in-the-text" in text
+
+    def test_a_masked_dryrun_shows_no_secret(
+        self, scheduler: Scheduler[Any], opts: dict[str, CfgVal], jobs: Jobs
+    ) -> None:
+        env = {
+            "HF_TOKEN": 'hush it\'s "quoted" \\ hush',
+            "GH_PAT": "hush",
+            "DATABASE_URL": "postgres://me:hush@db/x",
+            "OTHER": "shown-as-it-is",
+        }
+        role = jobs.role("sh", "-c", "true", "--api-key", "hush1", "--password=hush,2", env=env)
+        info = scheduler.submit_dryrun(AppDef(APP, [role]), opts)
+        app = asdict(info.app) if info.app is not None else {}
+        text = mask_text(str(info), app, info.request)
+        assert "shown-as-it-is" in text
+        assert "hush" not in text
+        if is_dataclass(info.request) and not isinstance(info.request, type):
+            assert "hush" not in str(mask_request(asdict(info.request), app))
 
     def test_dryrun_knows_its_app_and_options(
         self, scheduler: Scheduler[Any], opts: dict[str, CfgVal], jobs: Jobs

@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from torchx.errors import InvalidInput
+from torchx.workspace._ecr import region_of, request_login
 from torchx.workspace._registry._reference import DOCKER_HUB
 from torchx.workspace._registry._request import Request
 
@@ -84,10 +85,29 @@ def token_request(
 
 
 def find_credentials(host: str, env: Mapping[str, str] = os.environ) -> Credentials | None:
-    """Reads how to log in to a registry from Docker's ``config.json``, as ``docker login`` left it.
+    """How to log in to a registry: as ``docker login`` left it, or with a token of AWS for ECR.
 
     Returns:
         ``None`` if nothing is known: the registry is then asked anonymously.
+
+    Raises:
+        InvalidInput: if Docker's configuration cannot be read, or a credential helper of it fails.
+        TorchXError: if AWS gives no token.
+    """
+    return configured_credentials(host, env) or aws_credentials(host)
+
+
+def aws_credentials(host: str) -> Credentials | None:
+    """A log-in that AWS gives for its own registries; ``None`` for any other."""
+    region = region_of(host)
+    return None if region is None else Credentials(*request_login(host, region))
+
+
+def configured_credentials(host: str, env: Mapping[str, str] = os.environ) -> Credentials | None:
+    """Reads how to log in to a registry from Docker's ``config.json``, as ``docker login`` left it.
+
+    Returns:
+        ``None`` if nothing is known.
 
     Raises:
         InvalidInput: if the file cannot be read, or a credential helper of it fails.

@@ -106,6 +106,7 @@ RETRIED = [
     {"action": "status", "code": 500},
     {"action": "status", "code": 503},
     {"action": "after", "code": 504},
+    {"action": "truncate", "places": [0, 40]},
 ]
 
 

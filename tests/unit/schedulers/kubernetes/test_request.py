@@ -134,7 +134,11 @@ def test_a_single_replica_needs_no_service_and_starts_at_once():
 def test_several_objects_start_together():
     job = build(role(num_replicas=2), role("b"))
     assert [body["spec"]["suspend"] for body in job.jobs] == [True, True]
-    assert [body["kind"] for body in job.objects] == ["Job", "Job", "Service"]
+    assert [body["kind"] for body in job.objects] == ["Job", "Job", "Service", "ConfigMap"]
+    for body in job.jobs:  # none of them runs before the last object is there
+        spec = body["spec"]["template"]["spec"]
+        assert spec["volumes"][-1]["configMap"] == {"name": job.gate["metadata"]["name"]}
+        assert spec["volumes"][-1]["name"] == spec["containers"][0]["volumeMounts"][-1]["name"]
     host = {"name": "TORCHX_RANK0_HOST", "value": "my-app-x1-trainer-0.my-app-x1"}
     assert all(host in container(job, i)["env"] for i in range(2))
     assert pod_spec(job)["subdomain"] == "my-app-x1"
@@ -236,13 +240,22 @@ BOTH = {**SPEC, "metadata": {"annotations": {"a": "b"}}}
     ],
 )
 def test_overlays_are_read_in_all_shapes(held, overlay):
-    assert read_overlay(role(metadata={"kubernetes": held}), "kubernetes") == overlay
+    assert read_overlay(role(metadata={"kubernetes": held})) == overlay
 
 
-def test_overlays_are_read_from_files(tmp_path):
-    (tmp_path / "pod.yaml").write_text(yaml.safe_dump({"V1Pod": SPEC}))
+@pytest.mark.parametrize(
+    ("written", "overlay"), [({"V1Pod": SPEC}, SPEC), (SPEC, SPEC), (BOTH, BOTH)]
+)
+def test_overlays_are_read_from_files(tmp_path, written, overlay):
+    (tmp_path / "pod.yaml").write_text(yaml.safe_dump(written))
     held = {"kubernetes": (tmp_path / "pod.yaml").as_uri()}
-    assert read_overlay(role(metadata=held), "kubernetes") == SPEC
+    assert read_overlay(role(metadata=held)) == overlay
+
+
+def test_the_overlay_of_an_app_is_for_roles_that_have_none():
+    app = AppDef("app", [], metadata={"kubernetes": SPEC})
+    assert read_overlay(role(), app) == SPEC
+    assert read_overlay(role(metadata={"kubernetes": BOTH}), app) == BOTH
 
 
 def test_an_overlay_is_in_the_pods_of_its_role_and_stays_as_it_was():

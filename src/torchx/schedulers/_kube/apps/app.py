@@ -45,9 +45,9 @@ class App:
 
     @property
     def half_submitted(self) -> bool:
-        """Objects are missing, and those that are there were never released."""
-        released = any(not job["spec"].get("suspend") for job in self.jobs.values())
-        return bool(self.missing) and not released
+        """Objects were never released; or some are missing, and none of the others was."""
+        held = [is_held(job) for job in self.jobs.values()]
+        return all(held) if self.missing else any(held)
 
 
 def note_app(
@@ -147,6 +147,12 @@ def condition(obj: Object, *types: str) -> Object | None:
 def ended_mark(obj: Object) -> str:
     """``cancelled`` or ``failed`` for an object that we ended; else empty."""
     return str((obj["metadata"].get("annotations") or {}).get(ANNOTATION_ENDED) or "")
+
+
+def is_held(obj: Object) -> bool:
+    """Whether an object was made, and not yet released or put into a queue."""
+    labels = obj["metadata"].get("labels") or {}
+    return bool(obj["spec"].get("suspend")) and not ended_mark(obj) and LABEL_QUEUE not in labels
 
 
 def queue_of(app: App) -> str:

@@ -1,15 +1,24 @@
 """The clusters that a scheduler talks to, and what it knows of the apps on them."""
 
+import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from torchx.schedulers._kube.errors import NoCluster
+from torchx._startup.lazy_logger import get_logger
+from torchx.schedulers._core import records
+from torchx.schedulers._kube.errors import ConfigError, NoCluster
 
 if TYPE_CHECKING:
     from torchx.schedulers._kube.client import KubeClient
+    from torchx.schedulers._kube.config import Config
 
     from .look import Looked
     from .watches import Watches
+
+logger = get_logger(__name__)
+
+FIRST_NEWS_S = 2.0
+"""How soon a reason that was not there yet is looked for; after some looks four times that."""
 
 Home = tuple[str | None, str | None]
 """Kubeconfig and context; ``None`` for the user's own choice."""
@@ -21,13 +30,18 @@ class Clusters:
 
     Args:
         given: the client to use instead, for all of them.
+        scheduler: under whose name is noted where apps are.
     """
 
     given: Any = None
+    scheduler: str = "kubernetes"
     homes: dict[str, Home] = field(default_factory=dict)
-    """Of apps that were submitted to a context that was named."""
+    """Of apps, as far as they are known."""
     looked: "dict[str, Looked]" = field(default_factory=dict)
     _clients: "dict[Home, KubeClient]" = field(default_factory=dict)
+    _configs: "dict[Home, Config]" = field(default_factory=dict)
+    _unexplained: dict[str, int] = field(default_factory=dict)
+    """Looks in a row at apps that do not start without a word why."""
     _watches: "Watches | None" = None
 
     def kube(self, home: Home = (None, None)) -> "KubeClient":
@@ -38,8 +52,17 @@ class Clusters:
         if home not in self._clients:
             from torchx.schedulers._kube.connect import connect
 
-            self._clients[home] = connect(*home)[0]
+            self._clients[home], self._configs[home] = connect(*home)
         return self._clients[home]
+
+    def settle(self, app_id: str, home: Home) -> None:
+        """Notes where an app was submitted, for later commands of this user as well."""
+        self.homes[app_id] = home
+        config = self._configs.get(home)
+        if config is not None and config.context:
+            paths = map(os.path.abspath, config.source.split(os.pathsep))
+            place = {"kubeconfig": os.pathsep.join(paths), "context": config.context}
+            records.remember(self.scheduler, app_id, place)
 
     def reachable(self, home: Home) -> str:
         """Empty if there is a cluster to ask; else why there is none."""
@@ -65,14 +88,43 @@ class Clusters:
 
     def place(self, app_id: str) -> tuple[Home, str, str]:
         """Cluster, namespace and name of an app."""
-        home = self.homes.get(app_id, (None, None))
+        if app_id not in self.homes:
+            self.homes[app_id] = self._noted(app_id)
+        home = self.homes[app_id]
         namespace, colon, name = app_id.partition(":")
         if not colon:
             namespace, name = self.namespace(None, home), app_id
         return home, namespace, name
 
+    def _noted(self, app_id: str) -> Home:
+        """Where this user has submitted an app; the user's own choice if that is not known."""
+        place = records.recall(self.scheduler, app_id) if self.given is None else None
+        if place is None:
+            return None, None
+        home = str(place.get("kubeconfig") or "") or None, str(place.get("context") or "") or None
+        from torchx.schedulers._kube.discover import load_config
+
+        try:
+            load_config(*home)
+        except ConfigError as err:
+            logger.debug("`%s` is looked for in the current context: %s", app_id, err)
+            return None, None
+        return home
+
+    def puzzled(self, app_id: str, by_it: bool) -> None:
+        """Notes whether an app does not start and nothing said why at the last look."""
+        if by_it:
+            self._unexplained[app_id] = self._unexplained.get(app_id, 0) + 1
+        else:
+            self._unexplained.pop(app_id, None)
+
     def wait(self, looked: "Looked", timeout_s: float) -> None:
-        """Returns when an object of the app has changed, at the latest after the time."""
+        """Returns when an object of the app has changed, at the latest after the time.
+
+        What is told by events alone, which are not watched, is looked for again earlier than that.
+        """
+        if looks := self._unexplained.get(looked.app.id):
+            timeout_s = min(timeout_s, FIRST_NEWS_S * 2 ** min(looks - 1, 2))
         if self._watches is None:
             from .watches import Watches
 
@@ -80,9 +132,16 @@ class Clusters:
         home, _, _ = self.place(looked.app.id)
         self._watches.wait(self.kube(home), looked, timeout_s)
 
+    def removed(self, app_id: str) -> None:
+        """Drops all that is known of an app that is there no more."""
+        self.forget(app_id)
+        if self.given is None:
+            records.forget(self.scheduler, app_id)
+
     def forget(self, app_id: str) -> None:
-        """Drops what is known of an app."""
+        """Drops what is known of an app, but where it is."""
         self.looked.pop(app_id, None)
+        self._unexplained.pop(app_id, None)
         self.stop_watching(app_id)
 
     def stop_watching(self, app_id: str | None = None) -> None:

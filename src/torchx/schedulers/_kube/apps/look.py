@@ -1,19 +1,20 @@
 """Asks the cluster for the objects of an app, and why they do not start."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from torchx._startup.lazy_logger import get_logger
-from torchx.schedulers._kube.calls import EVENTS, PODS, WORKLOADS, Kind, Selection
+from torchx.schedulers._kube.calls import CONFIG_MAPS, EVENTS, PODS, WORKLOADS, Kind, Selection
 from torchx.schedulers._kube.client import KubeClient, Listed
 from torchx.schedulers._kube.errors import Forbidden, MissingKind, NotFound
 from torchx.schedulers.api import AppState
 
 from .app import App, Object, condition, parse_app, queue_of
+from .gate import GATE_VOLUME
 from .labels import LABEL_UNIQUE_NAME, OURS, of_app
 from .reasons import explanation, parse_ns, waiting_reason
-from .snapshots import pod_state
+from .snapshots import half_submitted_message, pod_state, replica_of
 
 _JOB_UID_LABEL = "kueue.x-k8s.io/job-uid"
 _NEWS_AFTER_S = 2.0
@@ -86,14 +87,12 @@ def explain(
     Args:
         group_of: name of the PodGroup whose events tell of an object without pods.
     """
-    namespace = app.id.partition(":")[0]
     found: dict[str, str] = {}
     for name, job in app.jobs.items():
         if is_over(job):
             continue
-        pods = [pod for r in app.roles if r.job == name for pod in app.pods.get(r.name, ())]
         try:
-            words = _explanation(kube, namespace, job, pods, queue_of(app), group_of)
+            words = _explanation(kube, app, job, group_of)
         except (Forbidden, NotFound) as err:
             logger.debug("why `%s` waits is not known: %s", name, err)
             return found
@@ -104,26 +103,43 @@ def explain(
 
 
 def _explanation(
-    kube: KubeClient,
-    namespace: str,
-    job: Object,
-    pods: Sequence[Object],
-    queue: str,
-    group_of: Callable[[Object], str] | None,
+    kube: KubeClient, app: App, job: Object, group_of: Callable[[Object], str] | None
 ) -> str:
+    namespace = app.id.partition(":")[0]
     if condition(job, "Suspended") or job["spec"].get("suspend"):
-        return queue_says(kube, namespace, job) if queue else ""
-    waiting = [pod for pod in pods if pod_state(pod) is AppState.PENDING]
-    subject = job if not pods else next((p for p in waiting if not waiting_reason(p)), None)
-    if subject is None or _age_s(subject) < _NEWS_AFTER_S:
-        return ""
-    fields = [f"involvedObject.uid={subject['metadata']['uid']}"]
-    if subject is job and group_of is not None:
-        fields.insert(0, f"involvedObject.kind=PodGroup,involvedObject.name={group_of(job)}")
-    for field in fields:
-        events = kube.list_objects(Selection(EVENTS, namespace, fields=field)).items
-        if words := explanation(events):
+        return queue_says(kube, namespace, job) if queue_of(app) else ""
+    for field in _subjects(app, job, group_of):
+        words = explanation(kube.list_objects(Selection(EVENTS, namespace, fields=field)).items)
+        if f'"{GATE_VOLUME}"' in words:
+            words = _gate_says(kube, app)
+        if words:
             return words
+    return ""
+
+
+def _subjects(app: App, job: Object, group_of: Callable[[Object], str] | None) -> Iterator[str]:
+    """Selects the events about what does not start, and is old enough to have some."""
+    roles = [role for role in app.roles if role.job == job["metadata"]["name"]]
+    pods = [pod for role in roles for pod in app.pods.get(role.name, ())]
+    waiting = (p for p in pods if pod_state(p) is AppState.PENDING and not waiting_reason(p))
+    pod = next(waiting, None)
+    if pod is not None and _age_s(pod) >= _NEWS_AFTER_S:
+        yield f"involvedObject.uid={pod['metadata']['uid']}"
+    made = sum(len({*map(replica_of, app.pods.get(role.name, ()))}) for role in roles)
+    if made >= sum(role.replicas for role in roles) or _age_s(job) < _NEWS_AFTER_S:
+        return
+    if group_of is not None:
+        yield f"involvedObject.kind=PodGroup,involvedObject.name={group_of(job)}"
+    yield f"involvedObject.uid={job['metadata']['uid']}"
+
+
+def _gate_says(kube: KubeClient, app: App) -> str:
+    """Tells a launcher that was killed from one that was only a little slower than the node."""
+    namespace, _, name = app.id.partition(":")
+    try:
+        kube.get(CONFIG_MAPS, namespace, name)
+    except NotFound:
+        return half_submitted_message(app, "Jobs")
     return ""
 
 

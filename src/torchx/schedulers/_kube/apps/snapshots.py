@@ -245,8 +245,10 @@ def _host(pod: Object) -> str:
 def _message(
     app: App, reader: Reader, replicas: Sequence[ReplicaSnapshot], explained: Mapping[str, str]
 ) -> str:
+    if app.half_submitted:
+        return half_submitted_message(app, reader.noun)
     if app.missing:
-        return _message_of_missing(app, reader.noun)
+        return f"{_how_many_missing(app, reader.noun)} are gone"
     waiting = [replica for replica in replicas if replica.state is AppState.PENDING]
     if waiting:
         return _message_of_waiting(app, waiting, len(replicas), explained)
@@ -256,14 +258,16 @@ def _message(
     return ""
 
 
-def _message_of_missing(app: App, noun: str) -> str:
-    how_many = f"{len(app.missing)} of {len({role.job for role in app.roles})} {noun}"
-    if not app.half_submitted:
-        return f"{how_many} are gone"
-    return (
-        f"half-submitted: {how_many} were never made, and the others were not started; "
-        f"remove the app with `torchx delete kubernetes:///{app.id}`"
-    )
+def half_submitted_message(app: App, noun: str) -> str:
+    """Why nothing of the app runs, and what to do about it."""
+    how = f"its {noun} were never started"
+    if app.missing:
+        how = f"{_how_many_missing(app, noun)} were never made, and none was started"
+    return f"half-submitted: {how}; remove the app with `torchx delete kubernetes:///{app.id}`"
+
+
+def _how_many_missing(app: App, noun: str) -> str:
+    return f"{len(app.missing)} of {len({role.job for role in app.roles})} {noun}"
 
 
 def _message_of_waiting(
@@ -276,8 +280,7 @@ def _message_of_waiting(
             how_many = f"{len(waiting)} of {total} replicas wait: " if total > 1 else ""
             return how_many + words
     if all(job["spec"].get("suspend") and not ended_mark(job) for job in app.jobs.values()):
-        queue = queue_of(app)
-        return f"waits in queue `{queue}`" if queue else "half-submitted: it was never released"
+        return f"waits in queue `{queue_of(app)}`"
     return ""
 
 

@@ -1,0 +1,192 @@
+"""The calls of AWS's services."""
+
+import functools
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from torchx._startup.dataclass import replace
+from torchx._startup.lazy_logger import get_logger
+from torchx.errors import JobStartError, TorchXError
+from torchx.schedulers._aws.errors import AwsRefused, NotAllowed, NotThere
+from torchx.schedulers._aws.once import exactly_once
+from torchx.schedulers._aws.session import AwsService
+
+from ._names import TAG_JOB, TAG_MARK, is_job_name
+from ._request import ACCOUNT, DEFAULT_OUTPUT, DIGEST, REGION, AWSSageMakerJob, fill_in
+from ._source import send_source
+
+_NOT_FOUND = "not found"
+_PAGE_JOBS = 100
+_OURS = {
+    "Filters": [{"Name": f"Tags.{TAG_MARK}", "Operator": "Exists"}],
+}
+
+logger = get_logger(__name__)
+
+
+class Api:
+    """All calls for one region and profile.
+
+    Args:
+        client: of boto3 for ``sagemaker``, used in place of one of ours.
+    """
+
+    def __init__(
+        self, region: str | None = None, profile: str | None = None, client: Any = None
+    ) -> None:
+        if client is not None and region is None:
+            given = getattr(getattr(client, "meta", None), "region_name", None)
+            region = given if isinstance(given, str) else None
+        self._home = (region, profile)
+        self.jobs = AwsService("sagemaker", region, profile, client)
+
+    @functools.cached_property
+    def logs(self) -> AwsService:
+        """CloudWatch's logs."""
+        return self._service("logs")
+
+    def _service(self, name: str) -> AwsService:
+        return AwsService(name, *self._home)
+
+    # -- submitting -------------------------------------------------------------------------
+
+    def submit(self, job: AWSSageMakerJob) -> None:
+        """Creates the training job, once, after all that it needs is there.
+
+        Raises:
+            JobStartError: if another job has the name.
+            AwsRefused: if AWS says no.
+            BackendUnavailable: if it cannot be reached.
+        """
+        request, source_uri = self._resolved(job)
+        try:
+            exactly_once(
+                lambda: self._create(request),
+                lambda: self._find(job.job_name),
+                f"training job `{job.job_name}`",
+            )
+        except TorchXError:
+            if source_uri:
+                words = "the source stays at `%s`, for a later job with the same code"
+                logger.warning(words, source_uri)
+            raise
+
+    def _create(self, request: Mapping[str, Any]) -> str:
+        name = request["TrainingJobName"]
+        try:
+            answer = self.jobs.call_once("create_training_job", **request) or {}
+        except AwsRefused as err:
+            if err.code != "ResourceInUse":
+                raise
+            found = self._find(name)  # an earlier try whose answer was lost
+            if found is None:
+                msg = f"another training job has the name `{name}`: submit again; AWS says: {err}"
+                raise JobStartError(msg) from err
+            return found
+        return str(answer.get("TrainingJobArn") or name)
+
+    def _find(self, name: str) -> str | None:
+        """The ARN of our job of that name; ``None`` if there is none, or it is not ours."""
+        record = self.describe(name)
+        if record is None:
+            return None
+        arn = str(record.get("TrainingJobArn") or "")
+        tags = self.jobs.items("list_tags", "Tags", ResourceArn=arn)
+        ours = any(tag == {"Key": TAG_JOB, "Value": name} for tag in tags)
+        return arn if ours else None
+
+    def _resolved(self, job: AWSSageMakerJob) -> tuple[dict[str, Any], str | None]:
+        """The request with all that only AWS knows, and where the source is, if one goes along."""
+        values: dict[str, str] = {}
+        needed = str(job.job_def)
+        if REGION in needed:
+            values[REGION] = self.jobs.region
+        role_arn = str(job.job_def["RoleArn"])
+        if ACCOUNT in role_arn:
+            role_arn = self._role_arn(role_arn.rpartition("/")[2])
+        if DEFAULT_OUTPUT in needed:
+            values[ACCOUNT] = self._account()
+            self._make_bucket(f"sagemaker-{self.jobs.region}-{values[ACCOUNT]}")
+            values[REGION] = self.jobs.region
+        source_uri = None
+        if job.source is not None:
+            location = job.source.location
+            for placeholder, value in values.items():
+                location = location.replace(placeholder, value)
+            source = replace(job.source, location=location)
+            values[DIGEST] = send_source(self._service("s3"), source)
+            source_uri = f"{location.rstrip('/')}/{values[DIGEST]}.tar.gz"
+        return {**fill_in(job.job_def, values), "RoleArn": role_arn}, source_uri
+
+    def _role_arn(self, name: str) -> str:
+        answer = self._service("iam").call("get_role", RoleName=name)
+        return str(answer["Role"]["Arn"])
+
+    def _account(self) -> str:
+        return str(self._service("sts").call("get_caller_identity")["Account"])
+
+    def _make_bucket(self, name: str) -> None:
+        """Makes the bucket of SageMaker's own tools, if the account does not have it."""
+        s3 = self._service("s3")
+        try:
+            s3.call("head_bucket", Bucket=name)
+        except NotAllowed:
+            raise
+        except AwsRefused as err:
+            if err.code not in ("404", "NoSuchBucket", "NotFound"):
+                raise
+        else:
+            return
+        region = self.jobs.region
+        where: dict[str, Any] = {}
+        if region != "us-east-1":  # which may not be named
+            where["CreateBucketConfiguration"] = {"LocationConstraint": region}
+        s3.call("create_bucket", Bucket=name, **where)
+        logger.info("made the bucket `%s` for results, as no `output_path` was given", name)
+
+    # -- looking ----------------------------------------------------------------------------
+
+    def describe(self, name: str) -> dict[str, Any] | None:
+        """What AWS says of a job; ``None`` if it knows none of that name."""
+        if not is_job_name(name):
+            return None
+        try:
+            found: dict[str, Any] | None = self.jobs.call(
+                "describe_training_job", TrainingJobName=name
+            )
+        except NotThere:
+            return None
+        except AwsRefused as err:
+            if err.code == "ValidationException" and _NOT_FOUND in str(err):
+                return None
+            raise
+        return found
+
+    def search(self) -> Iterator[dict[str, Any]]:
+        """All jobs of TorchX, the latest first."""
+        found = self.jobs.items(
+            "search",
+            "Results",
+            Resource="TrainingJob",
+            SearchExpression=_OURS,
+            SortBy="CreationTime",
+            SortOrder="Descending",
+            PaginationConfig={"PageSize": _PAGE_JOBS},
+        )
+        for result in found:
+            yield result.get("TrainingJob") or {}
+
+    # -- ending -----------------------------------------------------------------------------
+
+    def stop(self, name: str) -> None:
+        """Asks for the end of a job; one that has ended meanwhile is left alone."""
+        try:
+            self.jobs.call("stop_training_job", TrainingJobName=name)
+        except AwsRefused as err:
+            record = self.describe(name) if err.code == "ValidationException" else {}
+            over = record is None or record.get("TrainingJobStatus") in _OVER
+            if not over:
+                raise
+
+
+_OVER = ("Completed", "Failed", "Stopped", "Stopping", "Deleting")

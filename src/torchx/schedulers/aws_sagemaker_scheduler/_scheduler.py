@@ -1,0 +1,165 @@
+"""``aws_sagemaker``: runs the role of an app as a training job of Amazon SageMaker."""
+
+import copy
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from torchx.schedulers._core.records import recall, remember
+from torchx.schedulers.api import (
+    AppSnapshot,
+    LogChunk,
+    LogQuery,
+    ReplicaKey,
+    Scheduler,
+    SchedulerFeatures,
+)
+from torchx.specs.api import AppDef, AppDryRunInfo, CfgVal, runopts
+from torchx.workspace.docker_workspace import DockerWorkspaceMixin
+
+from ._args import parse_args
+from ._compat import PublishedMethods, unique_name
+from ._names import job_name, run_name
+from ._options import Opts, check_options
+from ._request import AWSSageMakerJob, build_request
+from ._states import parse_job, parse_row
+
+if TYPE_CHECKING:
+    from ._client import Api
+
+BACKEND = "aws_sagemaker"
+
+_Home = tuple[str | None, str | None]
+"""Region and profile; ``None`` for the user's own."""
+
+
+class AWSSageMakerScheduler(PublishedMethods, DockerWorkspaceMixin, Scheduler[Opts]):
+    """Runs apps of one role as training jobs.
+
+    Args:
+        client: of boto3 for ``sagemaker``; ``None`` for one of our own, made on first use.
+        docker_client: of Docker's SDK, for images with the user's code.
+    """
+
+    features = SchedulerFeatures(
+        log_time_range=True,
+        durable=True,
+        multi_role=False,
+        ends_on_failure=True,
+    )
+
+    def __init__(self, session_name: str, client: Any = None, docker_client: Any = None) -> None:
+        super().__init__(BACKEND, session_name, docker_client=docker_client)
+        self._given_client = client
+        self._apis: dict[_Home, Api] = {}
+        self._homes: dict[str, _Home] = {}
+
+    # -- where ------------------------------------------------------------------------------
+
+    def _api(self, app_id: str | None = None) -> "Api":
+        """The calls for the region of an app; for the user's own where that is not known."""
+        if app_id is not None and app_id not in self._homes:
+            noted = recall(BACKEND, app_id) or {}
+            self._homes[app_id] = _text(noted.get("region")), _text(noted.get("profile"))
+        return self._api_of(self._homes[app_id] if app_id is not None else (None, None))
+
+    def _api_of(self, home: _Home) -> "Api":
+        from ._client import Api  # a dry run calls nothing
+
+        if home not in self._apis:
+            self._apis[home] = Api(*home, client=self._given_client)
+        return self._apis[home]
+
+    # -- requests ---------------------------------------------------------------------------
+
+    def _run_opts(self) -> runopts:
+        return Opts.as_runopts()
+
+    def _validate(self, app: AppDef, scheduler: str, cfg: object = None) -> None:
+        """A role without a resource is accepted: the option ``instance_type`` says what it gets."""
+
+    def _pre_build_validate(self, app: AppDef, scheduler: str, cfg: Any) -> None:
+        if isinstance(cfg, Mapping):
+            check_options(cfg)
+
+    def _submit_dryrun(self, app: AppDef, cfg: Opts) -> AppDryRunInfo[AWSSageMakerJob]:
+        app = copy.copy(app)  # an image that is pushed gets another name
+        app.roles = [copy.copy(role) for role in app.roles]
+        images = self.dryrun_push_images(app, cfg)
+        program = app.name
+        if cfg.launch != "container":
+            program, _ = parse_args(app.roles[0].args)
+        name = job_name(unique_name(cfg.base_job_name or run_name(app.name, program)))
+        job = build_request(app, name, cfg, os.getcwd())
+        job.images_to_push = images
+        if job.source is not None:
+            from ._source import check_source
+
+            check_source(job.source)
+        return AppDryRunInfo(job, str)
+
+    # -- submitting -------------------------------------------------------------------------
+
+    def schedule(self, dryrun_info: AppDryRunInfo[AWSSageMakerJob]) -> str:
+        """Pushes the image, sends the source, creates the job once, and gives its name.
+
+        Raises:
+            JobStartError: if another job has the name.
+            AwsRefused: if AWS says no, with its own words.
+            BackendUnavailable: if it cannot be reached.
+        """
+        job = dryrun_info.request
+        self.push_images(job.images_to_push)
+        home = (job.region, job.profile)
+        self._api_of(home).submit(self._by_digest(job))
+        self._homes[job.job_name] = home
+        if home != (None, None):
+            remember(BACKEND, job.job_name, {"region": job.region, "profile": job.profile})
+        return job.job_name
+
+    def _by_digest(self, job: AWSSageMakerJob) -> AWSSageMakerJob:
+        """The request with a pushed image by its digest, which nobody can move."""
+        if not job.images_to_push:
+            return job
+        pushed = copy.deepcopy(job)
+        algorithm = pushed.job_def["AlgorithmSpecification"]
+        algorithm["TrainingImage"] = self.pushed_image(algorithm["TrainingImage"])
+        return pushed
+
+    # -- looking ----------------------------------------------------------------------------
+
+    def look(self, app_id: str) -> AppSnapshot | None:
+        """State of a job; ``None`` if AWS knows none of that name."""
+        record = self._get_job(app_id)
+        return parse_job({"TrainingJobName": app_id, **record}) if record is not None else None
+
+    def look_all(self, cfg: Mapping[str, CfgVal] | None = None) -> Iterable[AppSnapshot]:
+        """All jobs of TorchX in a region, the latest first."""
+        given = cfg or {}
+        api = self._api_of((_text(given.get("region")), _text(given.get("profile"))))
+        return [parse_row(record) for record in api.search()]
+
+    def read_logs(
+        self, snapshot: AppSnapshot, replicas: Sequence[ReplicaKey], query: LogQuery
+    ) -> Iterator[LogChunk]:
+        """Lines of these instances in the order of time."""
+        from ._logs import read_logs
+
+        return read_logs(self._api(snapshot.app_id), snapshot, replicas, query)
+
+    # -- ending -----------------------------------------------------------------------------
+
+    def end(self, snapshot: AppSnapshot) -> None:
+        """Asks for the end of the job, which SageMaker keeps."""
+        self._api(snapshot.app_id).stop(snapshot.app_id)
+
+
+def _text(value: object) -> str | None:
+    return str(value) if value else None
+
+
+def create_scheduler(
+    session_name: str, client: Any = None, docker_client: Any = None, **kwargs: object
+) -> AWSSageMakerScheduler:
+    """Makes the scheduler; unknown keywords are ignored, since all factories get the same."""
+    return AWSSageMakerScheduler(session_name, client=client, docker_client=docker_client)
