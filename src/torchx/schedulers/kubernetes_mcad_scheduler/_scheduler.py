@@ -29,6 +29,7 @@ from ._states import READER, is_going, is_over, why_not, wrapper_state
 if TYPE_CHECKING:
     from torchx.schedulers._kube.apps.look import Looked
     from torchx.schedulers._kube.calls import Kind
+    from torchx.schedulers.causes import Rule
 
 _ROWS_WITH_PODS = 50
 """Of so many live apps a list looks at the pods; of more, the words of the AppWrappers do."""
@@ -205,6 +206,12 @@ class KubernetesMCADScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         kube, place = self._clusters.kube(home), f"{namespace}:{name}"
         kind = self._kind or KINDS["v1beta1"]
         return read_logs(kube, place, replicas, query, start, kind, READER)
+
+    def cause_rules(self) -> "Sequence[Rule]":
+        """What the words of this backend mean."""
+        from torchx.schedulers._kube.apps.causes import RULES
+
+        return RULES
 
     # -- ending -----------------------------------------------------------------------------
 

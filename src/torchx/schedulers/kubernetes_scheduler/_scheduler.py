@@ -233,7 +233,7 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
 
     def cause_rules(self) -> "Sequence[Rule]":
         """What the words of this backend mean."""
-        from ._causes import RULES
+        from torchx.schedulers._kube.apps.causes import RULES
 
         return RULES
 
