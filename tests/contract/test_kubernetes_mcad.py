@@ -10,6 +10,7 @@ from torchx.schedulers._kube.apps.labels import OURS
 from torchx.schedulers._kube.calls import PODS, SERVICES, Selection
 from torchx.schedulers.kubernetes_mcad_scheduler import KubernetesMCADScheduler, create_scheduler
 from torchx.schedulers.kubernetes_mcad_scheduler._client import KINDS
+from torchx.schedulers.kubernetes_mcad_scheduler._scheduler import FEATURES
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +49,7 @@ class OfAppWrappers:
     @pytest.fixture
     def scheduler(self, kubeconfig):
         scheduler = RecordingScheduler("test")
-        scheduler.features = scheduler._features_with({"appwrapper_version": self.version})
+        scheduler.features = FEATURES[self.version]
         yield scheduler
         for app_id in scheduler.started:
             scheduler.delete(app_id)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _ROWS_WITH_PODS = 50
 """Of so many live apps a list looks at the pods; of more, the words of the AppWrappers do."""
 
-FEATURES = SchedulerFeatures(
+_V1BETA1 = SchedulerFeatures(
     log_time_range=True,
     delete_forgets=True,
     durable=True,
@@ -43,7 +43,11 @@ FEATURES = SchedulerFeatures(
     mounts=True,
     event_wait=True,
 )
-_V1BETA2 = replace(FEATURES, retries=frozenset({RetryPolicy.APPLICATION}))
+FEATURES = {
+    "v1beta1": _V1BETA1,
+    "v1beta2": replace(_V1BETA1, retries=frozenset({RetryPolicy.APPLICATION})),
+}
+"""What an app may ask for, by the option ``appwrapper_version``."""
 
 
 class KubernetesMCADScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
@@ -54,7 +58,7 @@ class KubernetesMCADScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         docker_client: of Docker's SDK, for images with the user's code.
     """
 
-    features = FEATURES
+    features = _V1BETA1
 
     def __init__(self, session_name: str, client: Any = None, docker_client: Any = None) -> None:
         super().__init__("kubernetes_mcad", session_name, docker_client=docker_client)
@@ -76,7 +80,7 @@ class KubernetesMCADScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
 
     def _features_with(self, cfg: Any) -> SchedulerFeatures:
         version = cfg.get("appwrapper_version") if isinstance(cfg, Mapping) else None
-        return _V1BETA2 if version == "v1beta2" else self.features
+        return FEATURES.get(str(version), self.features)
 
     def _submit_dryrun(self, app: AppDef, cfg: Opts) -> AppDryRunInfo[KubernetesMCADJob]:
         app = copy.copy(app)  # images that are pushed get other names
