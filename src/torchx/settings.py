@@ -57,6 +57,8 @@ ENV_TORCHX_ROLE_NAME = "TORCHX_ROLE_NAME"
 """Name of the role of a job of ``aws_sagemaker``, by which it is read back."""
 ENV_TORCHX_LOCAL_JOB = "TORCHX_LOCAL_JOB"
 """App id of a local job, by which its processes are known."""
+ENV_TORCHX_EXEC = "TORCHX_EXEC"
+"""Mark of a command that `torchx exec` runs in a replica, by which it can be signalled."""
 
 NAMES = frozenset(value for name, value in list(globals().items()) if name.startswith("ENV_"))
 """All of the above. None of them is a parameter for schedulers."""

@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-CLIENT_PROGRAMS = ("sbatch", "squeue", "sacct", "scancel", "sinfo")
+CLIENT_PROGRAMS = ("sbatch", "squeue", "sacct", "scancel", "sinfo", "srun")
 NODE_PROGRAMS = ("srun", "scontrol", "scancel")
 """What jobs call themselves."""
 KILL_AFTER_S = 3
@@ -134,6 +134,11 @@ def run(job_id: str) -> None:
 
 
 def srun(arguments: list[str]) -> int:
+    if option(arguments, "jobid"):  # a step beside those of a job, as a user starts it
+        at = arguments.index("/bin/bash")
+        env = {"PATH": os.defpath} if "--export=NONE" in arguments else None
+        code = subprocess.run(arguments[at:], cwd=option(arguments, "chdir"), env=env).returncode
+        return 128 - code if code < 0 else code
     at = arguments.index("sh")
     options, command = arguments[:at], arguments[at:]
     group = option(options, "het-group", "0")

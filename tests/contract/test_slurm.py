@@ -85,7 +85,7 @@ class TestSlurm(SlurmContract):
 
     @pytest.fixture
     def programs(self, slurm_cluster, tmp_path):
-        names = ["sbatch", "squeue", "sacct", "scancel", "sinfo"]
+        names = ["sbatch", "squeue", "sacct", "scancel", "sinfo", "srun"]
         programs = Programs.real(tmp_path / "bin", names)
         over = threading.Event()
         busy = threading.Thread(target=keep_busy, args=(over,))

@@ -2,20 +2,24 @@
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, overload
 
-from torchx._launches import note_deletion, note_launch
+from torchx._launches import note_launch
 from torchx._startup.lazy_logger import get_logger
-from torchx._tracker_environment import factory_in, setting_in, split_names
-from torchx.errors import BackendUnavailable, UnsupportedRequest
+from torchx.errors import BackendUnavailable
 from torchx.runner import _prepare
 from torchx.runner._calls import UnreadCall, recorded, recorded_call
-from torchx.runner.config import get_config, get_configs
-from torchx.schedulers import SchedulerFactory, get_scheduler_factories
+from torchx.runner._ending import EndingVerbs
+from torchx.runner._inside import InsideVerbs
+from torchx.runner._logs import LogVerbs
+from torchx.runner._session import method_of
+from torchx.runner._trackers import get_configured_trackers
+from torchx.runner._trackers import get_tracker_factories as get_tracker_factories
+from torchx.schedulers import get_scheduler_factories
 from torchx.schedulers.api import one_look, resolve_cfg
-from torchx.settings import ENV_TORCHX_PARENT_RUN_ID, ENV_TORCHX_TRACKERS
+from torchx.settings import ENV_TORCHX_PARENT_RUN_ID
 from torchx.specs.api import (
     NONE,
     AppDef,
@@ -24,12 +28,10 @@ from torchx.specs.api import (
     AppStatus,
     CfgVal,
     Role,
-    UnknownAppException,
     Workspace,
     macros,
     make_app_handle,
     parse_app_handle,
-    runopts,
 )
 from torchx.specs.builders import materialize_appdef
 from torchx.util.session import get_session_id_or_create_new
@@ -37,18 +39,12 @@ from torchx.util.types import none_throws
 from torchx.workspace.api import WorkspaceMixin
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from torchx.runner.events import log_event
     from torchx.schedulers._core.causes import Explanation
     from torchx.schedulers.api import (
         AppSnapshot,
         FailedReplica,
         ListAppResponse,
-        LogBlock,
-        LogReport,
-        Scheduler,
-        Stream,
     )
 
 __all__ = ["Runner", "get_configured_trackers", "get_runner"]
@@ -93,30 +89,7 @@ def get_runner(
     )
 
 
-def get_configured_trackers() -> dict[str, str | None]:
-    """Names of the trackers to use, each with its configuration, from files and environment."""
-    listed = os.environ.get(ENV_TORCHX_TRACKERS)
-    names = split_names(listed) if listed is not None else get_configs("torchx", "tracker")
-    trackers = {}
-    for name in names:
-        config = setting_in(os.environ, name)
-        trackers[name] = config if config is not None else get_config("tracker", name, "config")
-    if trackers:
-        logger.debug("trackers: %s", ", ".join(trackers))  # configs may hold passwords
-    return trackers
-
-
-def get_tracker_factories() -> dict[str, str]:
-    """What to make trackers with where their names do not say it: ``alias = plugin_or_mod:fn``."""
-    factories = {}
-    for name, value in get_configs("torchx", "tracker").items():
-        factory = factory_in(os.environ, name) or value
-        if factory and factory != name:
-            factories[name] = factory
-    return factories
-
-
-class Runner:
+class Runner(LogVerbs, EndingVerbs, InsideVerbs):
     """Submits apps and manages them by handle; closes its schedulers when it is closed.
 
     Args:
@@ -125,30 +98,6 @@ class Runner:
         component_defaults: component → parameter → default, in the form of the command line.
         scheduler_params: given to every factory, over those from ``TORCHX_*`` variables.
     """
-
-    def __init__(
-        self,
-        name: str = "",
-        scheduler_factories: dict[str, SchedulerFactory] | None = None,
-        component_defaults: dict[str, dict[str, str]] | None = None,
-        scheduler_params: dict[str, object] | None = None,
-    ) -> None:
-        self._name = name
-        if scheduler_factories is None:
-            scheduler_factories = get_scheduler_factories()
-        self._scheduler_factories = scheduler_factories
-        self._scheduler_params = {
-            **_prepare.scheduler_params(os.environ),
-            **(scheduler_params or {}),
-        }
-        self._component_defaults = component_defaults or {}
-        # by scheduler name; clients put in schedulers of their own (CodeFlare)
-        self._scheduler_instances: dict[str, Scheduler[Any]] = {}
-        self._apps: dict[AppHandle, AppDef] = {}
-
-    def __repr__(self) -> str:
-        parts = f"name={self._name}, schedulers={self._scheduler_factories}, apps={self._apps}"
-        return f"Runner({parts})"
 
     def __enter__(self) -> "Runner":
         return self
@@ -160,21 +109,6 @@ class Runner:
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-    def close(self) -> None:
-        """Closes every scheduler that was used; local jobs that are attached to them end."""
-        failure: Exception | None = None
-        for scheduler in list(self._scheduler_instances.values()):
-            try:
-                scheduler.close()
-            except Exception as err:  # noqa: BLE001 - the others must be closed as well
-                failure = failure or err
-        if failure is not None:
-            raise failure
-
-    def name(self) -> str:
-        """Name of the session."""
-        return self._name
 
     # -- submitting ---------------------------------------------------------------------------
 
@@ -358,23 +292,6 @@ class Runner:
 
     # -- looking ------------------------------------------------------------------------------
 
-    def status(self, app_handle: AppHandle) -> AppStatus | None:
-        """State of the app and its replicas; ``None`` if the scheduler does not know it."""
-        scheduler, app_id, backend = self._find(app_handle)
-        with recorded_call("status", backend, app_id):
-            found = scheduler.describe(app_id)
-            if found is None:
-                self._apps.pop(app_handle, None)
-                return None
-            return AppStatus(
-                found.state,
-                found.num_restarts,
-                msg=found.msg,
-                structured_error_msg=found.structured_error_msg,
-                ui_url=found.ui_url,
-                roles=found.roles_statuses,
-            )
-
     def wait(self, app_handle: AppHandle, wait_interval: float = 10) -> AppStatus | None:
         """Waits for the end of the app; logs each change of its state.
 
@@ -388,7 +305,8 @@ class Runner:
             BackendUnavailable: if the scheduler cannot be reached for ``AWAY_S`` seconds.
         """
         scheduler, app_id, backend = self._find(app_handle)
-        from torchx.runner._watching import FailureWatch, Outage, Pauses
+        from torchx._outages import Outage
+        from torchx.runner._watching import FailureWatch, Pauses
 
         with recorded_call("wait", backend, app_id):
             pauses = Pauses(scheduler, app_id, wait_interval)
@@ -397,7 +315,7 @@ class Runner:
             last = ""
             while True:
                 try:
-                    with one_look():
+                    with one_look(fresh=True):
                         status = self.status(app_handle)
                         failure.look()
                 except BackendUnavailable as err:
@@ -451,14 +369,14 @@ class Runner:
         """Why the app waits, failed or was lost; ``None`` if the scheduler does not know it."""
         scheduler, app_id, backend = self._find(app_handle)
         with recorded_call("explain", backend, app_id):
-            found: Explanation | None = _method(scheduler, "explain", backend)(app_id)
+            found: Explanation | None = method_of(scheduler, "explain", backend)(app_id)
             return found
 
     def overview(self, app_handle: AppHandle) -> "AppSnapshot | None":
         """All that is known of the app and its replicas; ``None`` if the app is unknown."""
         scheduler, app_id, backend = self._find(app_handle)
         with recorded_call("overview", backend, app_id):
-            found: AppSnapshot | None = _method(scheduler, "overview", backend)(app_id)
+            found: AppSnapshot | None = method_of(scheduler, "overview", backend)(app_id)
             return found
 
     def needs_watcher(self, app_handle: AppHandle) -> bool:
@@ -466,165 +384,6 @@ class Runner:
         scheduler, app_id, _ = self._find(app_handle)
         needs = getattr(scheduler, "needs_watcher", None)  # those of other packages may lack it
         return bool(needs(app_id)) if needs is not None else False
-
-    # -- ending -------------------------------------------------------------------------------
-
-    def cancel(self, app_handle: AppHandle) -> None:
-        """Asks for the end of the app and does not wait for it; nothing happens if it has ended."""
-        scheduler, app_id, backend = self._find(app_handle)
-        with recorded_call("cancel", backend, app_id), one_look():
-            status = self.status(app_handle)
-            if status is not None and not status.is_terminal():
-                scheduler.cancel(app_id)
-
-    def delete(self, app_handle: AppHandle) -> None:
-        """Removes the app from the scheduler, which ends it; nothing happens if it is unknown."""
-        scheduler, app_id, backend = self._find(app_handle)
-        with recorded_call("delete", backend, app_id), one_look():
-            if self.status(app_handle) is not None:
-                scheduler.delete(app_id)
-                note_deletion(app_handle)
-
-    def stop(self, app_handle: AppHandle) -> None:
-        """Deprecated name of ``cancel``."""
-        import warnings
-
-        warnings.warn(
-            "This method will be deprecated in the future, please use `cancel` instead.",
-            PendingDeprecationWarning,
-            stacklevel=2,
-        )
-        self.cancel(app_handle)
-
-    # -- logs ---------------------------------------------------------------------------------
-
-    def log_lines(
-        self,
-        app_handle: AppHandle,
-        role_name: str,
-        k: int = 0,
-        regex: str | None = None,
-        since: "datetime | None" = None,
-        until: "datetime | None" = None,
-        should_tail: bool = False,
-        streams: "Stream | None" = None,
-    ) -> Iterable[str]:
-        """Lines of one replica, with their newlines.
-
-        Args:
-            k: index of the replica (node), not of a worker in it.
-            regex: only lines in which it is found.
-            should_tail: follow the output until the app ends.
-
-        Raises:
-            UnknownAppException: at the call, if the scheduler does not know the app.
-        """
-        scheduler, app_id, backend = self._find(app_handle)
-        with recorded_call("log_lines", backend, app_id), one_look():
-            self._check_known(app_handle)
-            return scheduler.log_iter(
-                app_id, role_name, k, regex, since, until, should_tail, streams=streams
-            )
-
-    def log_blocks(
-        self,
-        app_handle: AppHandle,
-        replicas: Sequence[tuple[str, int]] | None = None,
-        *,
-        regex: str | None = None,
-        since: "datetime | None" = None,
-        until: "datetime | None" = None,
-        should_tail: bool = False,
-        streams: "Stream | None" = None,
-        attempt: int | None = None,
-        tail_lines: int | None = None,
-    ) -> "Iterator[LogBlock]":
-        """Output of several replicas (role and index; all for ``None``) in the order of time.
-
-        Args:
-            tail_lines: only so many of the last lines of each replica, and what is written later.
-
-        Raises:
-            UnknownAppException: at the call, if the scheduler does not know the app.
-            UnsupportedRequest: at the call, if the scheduler cannot merge logs, or cannot read the
-                last lines alone.
-        """
-        scheduler, app_id, backend = self._find(app_handle)
-        with recorded_call("log_blocks", backend, app_id), one_look():
-            self._check_known(app_handle)
-            read = _method(scheduler, "log_blocks", backend)
-            # schedulers of other packages may not take it
-            more = {} if tail_lines is None else {"tail_lines": tail_lines}
-            if more and not _prepare.takes_args(read, app_id, **more):
-                msg = f"`{backend}` cannot read the last lines alone: leave out `tail_lines`"
-                raise UnsupportedRequest(msg)
-            blocks: Iterator[LogBlock] = read(
-                app_id,
-                replicas,
-                regex=regex,
-                since=since,
-                until=until,
-                should_tail=should_tail,
-                streams=streams,
-                attempt=attempt,
-                **more,
-            )
-            return blocks
-
-    def verify_logs(
-        self, app_handle: AppHandle, replicas: Sequence[tuple[str, int]] | None = None
-    ) -> "Sequence[LogReport]":
-        """How many lines each replica wrote and whether any is missing from the logs.
-
-        Raises:
-            UnknownAppException: if the scheduler does not know the app.
-            UnsupportedRequest: if the scheduler cannot tell.
-        """
-        scheduler, app_id, backend = self._find(app_handle)
-        with recorded_call("verify_logs", backend, app_id), one_look():
-            self._check_known(app_handle)
-            reports: Sequence[LogReport] = _method(scheduler, "verify_logs", backend)(
-                app_id, replicas
-            )
-            return reports
-
-    def _check_known(self, app_handle: AppHandle) -> None:
-        if self.status(app_handle) is None:
-            raise UnknownAppException(app_handle)
-
-    # -- schedulers ---------------------------------------------------------------------------
-
-    def scheduler_backends(self) -> "list[str]":
-        """Names of the registered schedulers."""
-        return [*self._scheduler_factories]
-
-    def scheduler_run_opts(self, scheduler: str) -> runopts:
-        """Options of a scheduler."""
-        return self._scheduler(scheduler).run_opts()
-
-    def cfg_from_str(self, scheduler: str, *cfg_literal: str) -> dict[str, CfgVal]:
-        """Options from ``key=value`` text; of several texts the later wins."""
-        opts = self._scheduler(scheduler).run_opts()
-        cfg: dict[str, CfgVal] = {}
-        for literal in cfg_literal:
-            cfg.update(opts.cfg_from_str(literal))
-        return cfg
-
-    def _scheduler(self, scheduler: str) -> "Scheduler[Any]":
-        found = self._scheduler_instances.get(scheduler)
-        if found is None:
-            factory = self._scheduler_factories.get(scheduler)
-            if factory is None:
-                raise _prepare.unknown_scheduler(scheduler, self.scheduler_backends())
-            found = factory(self._name, **_prepare.known_params(factory, self._scheduler_params))
-            _prepare.check_made(found, scheduler, factory)
-            self._scheduler_instances[scheduler] = found
-        return found
-
-    def _find(self, app_handle: AppHandle) -> "tuple[Scheduler[Any], str, str]":
-        """The scheduler of an app, its id there and the scheduler's name."""
-        backend, _session, app_id = parse_app_handle(app_handle)
-        return self._scheduler(backend), app_id, backend
 
     # last: below this line `list` is the method
     def list(
@@ -638,15 +397,6 @@ class Runner:
             for app in apps:
                 app.app_handle = make_app_handle(scheduler, self._name, app.app_id)
             return apps
-
-
-def _method(scheduler: object, name: str, backend: str) -> Any:
-    """A method that schedulers of other packages may lack."""
-    method = getattr(scheduler, name, None)
-    if method is None:
-        msg = f"scheduler `{backend}` does not support `{name}`"
-        raise UnsupportedRequest(msg)
-    return method
 
 
 def _note_app(log: "log_event | UnreadCall", app: AppDef | None, handle: AppHandle | None) -> None:

@@ -16,6 +16,12 @@ from torchx.schedulers._core.checks import (
     ends_on_failure,
     fields_left_out,
 )
+from torchx.schedulers._core.executing import (
+    ExecRequest,
+    ReplicaNotRunning,
+    cannot_execute,
+    cannot_forward,
+)
 from torchx.schedulers._core.exits import from_shell, one_line_json
 from torchx.schedulers._core.log_query import LogChunk, LogKey, LogQuery
 from torchx.schedulers._core.logs import merge_by_time
@@ -58,6 +64,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from torchx.schedulers._core.causes import Explanation, Rule
+    from torchx.schedulers._core.ports import PortConnection
     from torchx.schedulers._core.verbs import LogReader
 
 __all__ = [
@@ -70,6 +77,7 @@ __all__ = [
     "AppState",
     "CfgVal",
     "DescribeAppResponse",
+    "ExecRequest",
     "FailedReplica",
     "InvalidRunConfigException",
     "ListAppResponse",
@@ -79,6 +87,7 @@ __all__ = [
     "LogQuery",
     "LogReport",
     "ReplicaKey",
+    "ReplicaNotRunning",
     "ReplicaSnapshot",
     "Role",
     "RoleStatus",
@@ -369,6 +378,24 @@ class Scheduler(abc.ABC, Generic[T]):
 
     def close(self) -> None:
         """Releases local resources. May be called again."""
+
+    # -- inside a replica -------------------------------------------------------------------
+
+    def execute(self, snapshot: AppSnapshot, replica: ReplicaSnapshot, request: ExecRequest) -> int:
+        """Hook: runs a command in a replica that runs, with its environment and directory.
+
+        Only called where ``features.execute`` is true.
+
+        Returns:
+            Its exit code as a shell tells it: 128 and the number of a signal that ended it.
+        """
+        raise cannot_execute(self.backend, replica)
+
+    def open_port(
+        self, snapshot: AppSnapshot, replica: ReplicaSnapshot, port: int
+    ) -> "PortConnection":
+        """Hook: a new connection to a port of a replica that runs."""
+        raise cannot_forward(self.backend, replica, port)
 
     # -- logs ---------------------------------------------------------------------------------
 

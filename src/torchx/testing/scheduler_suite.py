@@ -15,11 +15,12 @@ refused. Other fixtures to override: ``opts`` (run options of every job), ``imag
 ``durable`` is. Fixtures that break the backend, or look into it: ``backend_away``,
 ``backend_missing``, ``refuse_submission``, ``refuse_end``, ``native_objects``, ``submitted``,
 ``queries``, ``scheduler_name``; rows without their fixture are skipped and say so. Settings:
-``timeout_s``, ``requires_resource``, ``attempt_variable``, ``native_states`` with ``state_of``,
-``many_replicas``, ``most_queries``, ``trials``.
+``timeout_s``, ``requires_resource``, ``attempt_variable``, ``no_commands``, ``native_states`` with
+``state_of``, ``many_replicas``, ``most_queries``, ``trials``.
 """
 
 from torchx.testing._contract.faults import FaultContract
+from torchx.testing._contract.inside import InsideContract
 from torchx.testing._contract.interruptions import InterruptionContract
 from torchx.testing._contract.jobs import Jobs
 from torchx.testing._contract.life import LifeContract
@@ -39,6 +40,7 @@ class SchedulerContract(
     RetryContract,
     LogContract,
     MergedLogContract,
+    InsideContract,
     FaultContract,
     InterruptionContract,
 ):

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tests.unit.runner.fakes import FakeScheduler, FullScheduler, an_app, runner_of
+from torchx._outages import Outage
 from torchx.errors import BackendUnavailable, UnsupportedRequest
 from torchx.runner import Runner, get_runner
-from torchx.runner._watching import Outage
 from torchx.runner.api import get_configured_trackers
 from torchx.schedulers.api import DescribeAppResponse, ListAppResponse, Scheduler, Stream
 from torchx.specs import AppState, MalformedAppHandleException, UnknownAppException
@@ -365,7 +365,9 @@ def test_an_exception_is_not_swallowed_by_the_runner() -> None:
 def test_a_runner_finds_schedulers_only_if_it_is_given_none(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("torchx.runner.api.get_scheduler_factories", lambda: {"f": FakeScheduler})
+    for module in ("api", "_session"):
+        name = f"torchx.runner.{module}.get_scheduler_factories"
+        monkeypatch.setattr(name, lambda: {"f": FakeScheduler})
     assert Runner("s", {}).scheduler_backends() == []
     assert Runner("s").scheduler_backends() == ["f"]
     runner = get_runner(component_defaults={"c": {"a": "1"}}, experiment="e")

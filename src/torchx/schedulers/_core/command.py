@@ -1,11 +1,14 @@
 """The programs of a backend: called without a shell, with errors of ours for what goes wrong."""
 
+import os
 import re
+import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from types import FrameType
 
 from torchx._startup.dataclass import light_dataclass
 from torchx._startup.lazy_logger import get_logger
@@ -90,6 +93,21 @@ class BackendPrograms:
 
         return with_retries(once, pauses_s, Waiting().transient)
 
+    def attach(self, argv: Sequence[str], stdin: int | None, stdout: int, stderr: int) -> int:
+        """Exit code of a program that has our terminal, as a shell tells it.
+
+        Raises:
+            ProgramNotFound: if it is not on PATH.
+        """
+        codes: list[int] = []
+
+        def call() -> object:
+            codes.append(run_attached(argv, stdin, stdout, stderr))
+            return ""
+
+        self._translate_errors(argv[0], call)
+        return codes[0]
+
     def _translate_errors(self, program: str, call: Callable[[], object]) -> str:
         try:
             return _text(call())
@@ -112,6 +130,61 @@ class BackendPrograms:
                 msg = f"{self.backend} cannot be reached: `{program}` says: {words}"
                 raise BackendUnavailable(msg) from None
             raise CommandFailed(program, err.returncode, words) from None
+
+
+def run_attached(
+    argv: Sequence[str],
+    stdin: int | None,
+    stdout: int,
+    stderr: int,
+    env: Mapping[str, str] | None = None,
+    cwd: str | None = None,
+) -> int:
+    """Exit code of a program that is connected with these file descriptors.
+
+    Signals from the keyboard reach it by itself, as it is in the same group of processes; those
+    that are sent to this process alone are passed on.
+
+    Args:
+        stdin: ``None`` for nothing to read.
+    """
+    given = subprocess.DEVNULL if stdin is None else stdin
+    with passing_on_signals() as child:
+        process = subprocess.Popen(
+            argv, stdin=given, stdout=stdout, stderr=stderr, env=env, cwd=cwd
+        )
+        child.append(process.pid)
+        code = process.wait()
+        child.clear()
+    return 128 - code if code < 0 else code
+
+
+@contextmanager
+def passing_on_signals() -> Iterator[list[int]]:
+    """Within it, the signals that would end this process go to the one in the list."""
+    child: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield child
+        return
+
+    def pass_on(number: int, _frame: FrameType | None) -> None:
+        for pid in child:
+            try:
+                os.kill(pid, number)
+            except ProcessLookupError:
+                pass
+
+    def leave(_number: int, _frame: FrameType | None) -> None:
+        """The terminal sends it to both."""
+
+    handlers = {signal.SIGTERM: pass_on, signal.SIGHUP: pass_on}
+    keys = {signal.SIGINT: leave, signal.SIGQUIT: leave}
+    before = {n: signal.signal(n, handler) for n, handler in {**handlers, **keys}.items()}
+    try:
+        yield child
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
 @contextmanager

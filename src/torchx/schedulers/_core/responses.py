@@ -74,6 +74,10 @@ class SchedulerFeatures:
     ends_on_failure: bool = False
     """The backend itself ends the other replicas when one has failed for good and the option
     ``on_failure`` says ``end``; elsewhere ``Runner.wait`` does."""
+    execute: bool = False
+    """Commands can be run in a running replica: the scheduler has the hook ``execute``."""
+    port_forward: bool = False
+    """Ports of a replica can be reached from here: it has the hook ``open_port``."""
     left_out: frozenset[str] = frozenset()
     """Fields of a role that are accepted and have no effect here, such as ``mounts``."""
 

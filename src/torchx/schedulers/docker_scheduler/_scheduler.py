@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 from torchx._docker import connect
 from torchx.schedulers.api import (
     AppSnapshot,
+    ExecRequest,
     LogChunk,
     LogQuery,
     ReplicaKey,
+    ReplicaSnapshot,
     Scheduler,
     SchedulerFeatures,
 )
@@ -47,6 +49,7 @@ class DockerScheduler(SdkContainers, DockerWorkspaceMixin, Scheduler[Opts]):
         retries=frozenset({RetryPolicy.REPLICA}),
         mounts=True,
         event_wait=True,
+        execute=True,
     )
     # an image that this daemon has built need not go through a registry
     _runs_elsewhere = False
@@ -149,6 +152,14 @@ class DockerScheduler(SdkContainers, DockerWorkspaceMixin, Scheduler[Opts]):
     def remove(self, snapshot: AppSnapshot) -> None:
         """Ends the containers if they run, and removes them, and the network with the last."""
         _ending.remove(self._daemon, snapshot)
+
+    # -- inside a replica -------------------------------------------------------------------
+
+    def execute(self, snapshot: AppSnapshot, replica: ReplicaSnapshot, request: ExecRequest) -> int:
+        """Runs a command in the container of the replica."""
+        from ._execute import execute
+
+        return execute(self._docker_client, replica.native_id, request)
 
 
 def create_scheduler(session_name: str, **kwargs: object) -> DockerScheduler:

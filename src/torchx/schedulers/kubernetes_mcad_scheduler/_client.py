@@ -97,13 +97,13 @@ def cancel(kube: KubeClient, looked: Looked) -> None:
     """Removes the AppWrapper, after noting here what it was: the cluster keeps nothing of it."""
     note = _note_of(looked.app)
     if note:
-        remember(_RECORDS, looked.app.id, {"cancelled": True, "app": note})
+        known = recall(_RECORDS, looked.app.id) or {}
+        remember(_RECORDS, looked.app.id, {**known, "cancelled": True, "app": note})
     _delete(kube, looked)
 
 
 def remove(kube: KubeClient, looked: Looked) -> None:
-    """Removes the AppWrapper, and forgets it."""
-    forget(looked.app.id)
+    """Removes the AppWrapper."""
     _delete(kube, looked)
 
 
@@ -149,12 +149,6 @@ def recall_cancelled(app_id: str) -> App | None:
 def was_cancelled(app_id: str) -> bool:
     """Whether the app was cancelled from here."""
     return bool((recall(_RECORDS, app_id) or {}).get("cancelled"))
-
-
-def forget(app_id: str) -> None:
-    """Forgets that an app was cancelled."""
-    if recall(_RECORDS, app_id) is not None:
-        remember(_RECORDS, app_id, {})
 
 
 def marked(app: App) -> App:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from torchx._startup.dataclass import replace
 from torchx.schedulers._kube.apps.app import ended_mark, group_jobs, parse_app
 from torchx.schedulers._kube.apps.clusters import Clusters
+from torchx.schedulers._kube.apps.labels import label_value
 from torchx.schedulers._kube.apps.overlays import read_overlay
 from torchx.schedulers._kube.apps.snapshots import build_snapshot, sum_states
 from torchx.schedulers.api import (
@@ -62,7 +63,7 @@ class KubernetesMCADScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
 
     def __init__(self, session_name: str, client: Any = None, docker_client: Any = None) -> None:
         super().__init__("kubernetes_mcad", session_name, docker_client=docker_client)
-        self._clusters = Clusters(client)
+        self._clusters = Clusters(client, "kubernetes_mcad")
         self._kind: Kind | None = None
 
     def close(self) -> None:
@@ -106,7 +107,7 @@ class KubernetesMCADScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         self.push_images(job.images_to_push)
         home = (job.kubeconfig, job.context)
         submit(self._clusters.kube(home), self._by_digest(job))
-        self._clusters.homes[job.app_id] = home
+        self._clusters.settle(job.app_id, home)
         return job.app_id
 
     def _by_digest(self, job: KubernetesMCADJob) -> KubernetesMCADJob:
@@ -128,6 +129,8 @@ class KubernetesMCADScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         from ._client import look, marked, recall_cancelled, was_cancelled
 
         home, namespace, name = self._clusters.place(app_id)
+        if name != label_value(name):
+            return None  # no object can have such a name
         kube = self._clusters.kube(home)
         looked = look(kube, namespace, name, self._kind)
         if looked is None:
@@ -145,6 +148,7 @@ class KubernetesMCADScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
             told = explain(kube, app, is_over)
             told = told or {key: why_not(wrapper) for key, wrapper in app.jobs.items()}
             snapshot = build_snapshot(app, READER, told)
+        self._clusters.puzzled(app_id, bool(waiting) and not snapshot.message)
         if snapshot.terminal:
             self._clusters.stop_watching(app.id)
         return snapshot
@@ -239,14 +243,13 @@ class KubernetesMCADScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
 
     def remove(self, snapshot: AppSnapshot) -> None:
         """Removes the AppWrapper and its pods, and what was noted of it."""
-        from ._client import forget, remove
+        from ._client import remove
 
         looked = self._looked(snapshot.app_id)
         if looked is not None:
             home, _, _ = self._clusters.place(snapshot.app_id)
             remove(self._clusters.kube(home), looked)
-        forget(snapshot.app_id)
-        self._clusters.forget(snapshot.app_id)
+        self._clusters.removed(snapshot.app_id)
 
     def _looked(self, app_id: str) -> "Looked | None":
         """The objects of the app, as they were looked at; ``None`` if there are none any more."""

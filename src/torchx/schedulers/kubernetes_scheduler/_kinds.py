@@ -48,6 +48,8 @@ JOB_FEATURES = SchedulerFeatures(
     mounts=True,
     event_wait=True,
     attempts=True,
+    execute=True,
+    port_forward=True,
 )
 _ALL_AGAIN = replace(
     JOB_FEATURES,

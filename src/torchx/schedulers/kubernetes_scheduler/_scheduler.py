@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING, Any
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import BackendUnavailable, InvalidInput, TorchXError
 from torchx.schedulers._kube.apps.clusters import Clusters, Home
+from torchx.schedulers._kube.apps.labels import label_value
 from torchx.schedulers._kube.apps.overlays import read_overlay
 from torchx.schedulers._kube.apps.snapshots import build_snapshot
 from torchx.schedulers.api import (
     AppSnapshot,
+    ExecRequest,
     LogChunk,
     LogQuery,
     ReplicaKey,
+    ReplicaSnapshot,
     Scheduler,
     SchedulerFeatures,
 )
@@ -24,6 +27,7 @@ from torchx.specs.api import AppDef, AppDryRunInfo, AppState, CfgVal, runopts
 from torchx.workspace.docker_workspace import DockerWorkspaceMixin
 
 from ._kinds import JOB_FEATURES, KINDS, ObjectKind, has_kueue, kind_for_queue
+from ._names import container_name
 from ._options import Opts
 from ._plan import Facts
 from ._request import KubernetesJob, build_request, render_request
@@ -31,7 +35,11 @@ from ._states import ends_itself, is_over
 
 if TYPE_CHECKING:
     from torchx.schedulers._kube.apps.app import App
+    from torchx.schedulers._kube.pods import PodPort
     from torchx.schedulers.causes import Rule
+
+_VALIDATION_S = 10.0
+"""How long a dry run waits for each answer of the cluster."""
 
 logger = get_logger(__name__)
 
@@ -114,13 +122,13 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
     def _validate_on_server(self, job: KubernetesJob) -> None:
         """Lets the cluster check the objects; where it cannot be reached, that is said."""
         home = (job.kubeconfig, job.context)
-        if why := self._clusters.reachable(home):
-            logger.info("the objects are not checked: %s", why)
+        if self._clusters.reachable(home):  # it says why not
+            logger.info("the objects are not checked, as there is no cluster to ask")
             return
         from ._client import validate
 
         try:
-            validate(self._clusters.kube(home), job)
+            validate(self._clusters.kube(home).hurried(_VALIDATION_S), job)
         except BackendUnavailable as err:
             logger.warning("the objects are not checked by the cluster: %s", err)
 
@@ -159,6 +167,8 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         from ._client import look, pod_group
 
         home, namespace, name = self._clusters.place(app_id)
+        if name != label_value(name):
+            return None  # no object can have such a name
         kube = self._clusters.kube(home)
         found = look(kube, namespace, name, self._kinds.get(app_id))
         if found is None:
@@ -236,6 +246,23 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         from torchx.schedulers._kube.apps.causes import RULES
 
         return RULES
+
+    # -- inside a replica -------------------------------------------------------------------
+
+    def execute(self, snapshot: AppSnapshot, replica: ReplicaSnapshot, request: ExecRequest) -> int:
+        """Runs a command in the container of the replica."""
+        from torchx.schedulers._kube.pods import execute
+
+        home, namespace, _ = self._clusters.place(snapshot.app_id)
+        container = container_name(replica.role)
+        return execute(self._clusters.kube(home), namespace, replica.native_id, container, request)
+
+    def open_port(self, snapshot: AppSnapshot, replica: ReplicaSnapshot, port: int) -> "PodPort":
+        """A connection to a port of the pod, through the API server."""
+        from torchx.schedulers._kube.pods import PodPort
+
+        home, namespace, _ = self._clusters.place(snapshot.app_id)
+        return PodPort(self._clusters.kube(home), namespace, replica.native_id, port)
 
     # -- ending -----------------------------------------------------------------------------
 

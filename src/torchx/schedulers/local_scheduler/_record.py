@@ -74,7 +74,7 @@ class JobRecord:
         for role in self.data.get("roles", ()):
             request.role_log_dirs[role["name"]] = role["dirs"]
             request.role_params[role["name"]] = [
-                _param(role, k, folder) for k, folder in enumerate(role["dirs"])
+                replica_param(role, k) for k in range(len(role["dirs"]))
             ]
         return request
 
@@ -104,7 +104,9 @@ def _whole_role(role: object) -> bool:
     )
 
 
-def _param(role: dict[str, Any], k: int, folder: str) -> ReplicaParam:
+def replica_param(role: dict[str, Any], k: int) -> ReplicaParam:
+    """What a replica of a recorded role was started with."""
+    folder = role["dirs"][k]
     args, env, gone, cwd = role["vary"].get(str(k), (None, {}, (), None))
     return ReplicaParam(
         list(args or role["args"]),

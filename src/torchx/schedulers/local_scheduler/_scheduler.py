@@ -10,10 +10,12 @@ from torchx.errors import InvalidInput, UnknownApp
 from torchx.schedulers._core.snapshot import select_replicas
 from torchx.schedulers.api import (
     AppSnapshot,
+    ExecRequest,
     LogChunk,
     LogQuery,
     LogReport,
     ReplicaKey,
+    ReplicaSnapshot,
     Scheduler,
     SchedulerFeatures,
     ends_on_failure,
@@ -69,6 +71,7 @@ class LocalScheduler(Scheduler[Opts]):
         attempts=True,
         verify_logs=True,
         ends_on_failure=True,
+        execute=True,
         left_out=frozenset({"mounts", "resource", "devices"}),
     )
 
@@ -299,6 +302,17 @@ class LocalScheduler(Scheduler[Opts]):
         if known is not None:
             known.set_state(snapshot.state if snapshot.terminal else AppState.CANCELLED)
             known.close()
+
+    # -- inside a replica -------------------------------------------------------------------
+
+    def execute(self, snapshot: AppSnapshot, replica: ReplicaSnapshot, request: ExecRequest) -> int:
+        """Runs a command with the environment and in the directory of the replica."""
+        from ._execute import execute
+
+        record = _store().read(snapshot.app_id)
+        if record is None:
+            raise UnknownApp(f"`{self.backend}` does not know app `{snapshot.app_id}`")
+        return execute(record, replica, request)
 
     def close(self) -> None:
         """Ends the attached jobs that this scheduler launched; detached ones go on."""

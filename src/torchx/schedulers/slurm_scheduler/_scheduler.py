@@ -11,8 +11,8 @@ from torchx._files import exclusive_lock, replace_file
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import BackendUnavailable, InvalidInput
 from torchx.schedulers._core.logs import LogChunk, LogQuery
-from torchx.schedulers._core.snapshot import AppSnapshot, ReplicaKey
-from torchx.schedulers.api import Scheduler, SchedulerFeatures
+from torchx.schedulers._core.snapshot import AppSnapshot, ReplicaKey, ReplicaSnapshot
+from torchx.schedulers.api import ExecRequest, Scheduler, SchedulerFeatures
 from torchx.schedulers.ids import random_id
 from torchx.specs.api import (
     AppDef,
@@ -66,6 +66,7 @@ class SlurmScheduler(MultiWorkspaceMixin, SingleQuestions, Scheduler[SlurmOpts])
         event_wait=True,
         attempts=True,
         ends_on_failure=True,
+        execute=True,
     )
 
     def __init__(self, session_name: str, docker_client: object = None) -> None:
@@ -302,6 +303,15 @@ class SlurmScheduler(MultiWorkspaceMixin, SingleQuestions, Scheduler[SlurmOpts])
         """Asks Slurm for the end of the job."""
         job_dir = snapshot.job_dir if isinstance(snapshot, SlurmSnapshot) else None
         _client.cancel(snapshot.app_id, job_dir.cluster if job_dir is not None else "")
+
+    # -- inside a replica -------------------------------------------------------------------
+
+    def execute(self, snapshot: AppSnapshot, replica: ReplicaSnapshot, request: ExecRequest) -> int:
+        """Runs a command in a step of its own, with the environment of the replica."""
+        from ._execute import execute
+
+        assert isinstance(snapshot, SlurmSnapshot)  # `look` makes no others
+        return execute(snapshot, replica, request)
 
     # -- logs -------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from torchx._startup.dataclass import light_dataclass
+from torchx._startup.dataclass import field, light_dataclass
 from torchx.schedulers._core.exits import from_shell
 from torchx.schedulers._core.snapshot import (
     AppSnapshot,
@@ -174,6 +174,8 @@ class SlurmSnapshot(AppSnapshot):
     """The snapshot of a job, with the place of its files."""
 
     job_dir: JobDir | None = None
+    groups: Mapping[str, int] = field(default_factory=dict)
+    """Which component of the job each role is, by its name; empty if there is only one."""
 
 
 def snapshot(view: JobView) -> SlurmSnapshot:
@@ -194,6 +196,7 @@ def snapshot(view: JobView) -> SlurmSnapshot:
         restarts=restarts,
         ends_on_failure=view.record is not None and view.record.end_on_failure,
         job_dir=view.job_dir,
+        groups=_groups(view, roles),
     )
 
 
@@ -216,6 +219,14 @@ def _roles(view: JobView) -> list[Role]:
     for role in roles:
         role.resource = resources.get(safe_name(role.name)) or role.resource
     return roles
+
+
+def _groups(view: JobView, roles: Sequence[Role]) -> dict[str, int]:
+    components = view.native.components if view.native is not None else ()
+    if len(components) < 2:
+        return {}
+    at = {component.role: i for i, component in enumerate(components)}
+    return {role.name: at[safe] for role in roles if (safe := safe_name(role.name)) in at}
 
 
 def _noted_role(view: JobView, index: int, note: RoleNote) -> Role:

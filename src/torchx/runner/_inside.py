@@ -1,0 +1,117 @@
+"""Verbs of the runner that reach into a running replica."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from torchx.errors import UnsupportedRequest
+from torchx.runner._calls import recorded_call
+from torchx.runner._session import Session
+from torchx.schedulers._core.executing import (
+    ExecRequest,
+    cannot_execute,
+    cannot_forward,
+    check_command,
+    running_replica,
+)
+from torchx.schedulers.api import ReplicaSnapshot, Scheduler, one_look
+from torchx.specs.api import AppHandle, UnknownAppException
+
+if TYPE_CHECKING:
+    from torchx.schedulers._core.ports import ForwardedPort
+    from torchx.schedulers.api import AppSnapshot, ReplicaKey
+
+
+class InsideVerbs(Session):
+    """Runs commands in replicas and reaches their ports."""
+
+    def exec(
+        self,
+        app_handle: AppHandle,
+        command: Sequence[str],
+        replica: "ReplicaKey | None" = None,
+        *,
+        tty: bool = False,
+        stdin: int | None = None,
+        stdout: int = 1,
+        stderr: int = 2,
+    ) -> int:
+        """Runs a command in a running replica, with its environment and in its directory.
+
+        Args:
+            replica: role and index; ``None`` for the first that runs.
+            tty: give it a terminal, that of ``stdin``; needed by shells and editors.
+            stdin: file descriptor that it reads; ``None`` for nothing.
+            stdout: file descriptor that it writes, as ``stderr``.
+
+        Returns:
+            Its exit code as a shell tells it: 128 and the number of a signal that ended it.
+
+        Raises:
+            UnknownAppException: if the scheduler does not know the app.
+            UnsupportedRequest: if it cannot run commands in replicas.
+            InvalidInput: if there is no such replica, or it does not run.
+        """
+
+        request = ExecRequest(check_command(command), tty, stdin, stdout, stderr)
+        scheduler, app_id, backend = self._find(app_handle)
+        with recorded_call("exec", backend, app_id):
+            with one_look():
+                snapshot, found = self._running(app_handle, replica)
+            features = getattr(scheduler, "features", None)
+            if not getattr(features, "execute", False):  # one of other packages may lack it
+                raise cannot_execute(backend, found)
+            return scheduler.execute(snapshot, found, request)
+
+    def forward_port(
+        self,
+        app_handle: AppHandle,
+        port: int,
+        replica: "ReplicaKey | None" = None,
+        *,
+        local: int = 0,
+        address: str = "127.0.0.1",
+    ) -> "ForwardedPort":
+        """A port of this machine that leads to one of a running replica, until it is closed.
+
+        Args:
+            replica: role and index; ``None`` for the first that runs.
+            local: number of the port here; 0 for any free one.
+
+        Raises:
+            UnknownAppException: if the scheduler does not know the app.
+            UnsupportedRequest: if it cannot forward ports.
+            InvalidInput: if there is no such replica, it does not run, or the port is taken.
+        """
+        from torchx.schedulers._core.ports import ForwardedPort
+
+        scheduler, app_id, backend = self._find(app_handle)
+        with recorded_call("forward_port", backend, app_id):
+            with one_look():
+                snapshot, found = self._running(app_handle, replica)
+            features = getattr(scheduler, "features", None)
+            if not getattr(features, "port_forward", False):
+                raise cannot_forward(backend, found, port)
+            forwarded = ForwardedPort(
+                local, address, lambda: scheduler.open_port(snapshot, found, port)
+            )
+            forwarded.start()
+            return forwarded
+
+    def _running(
+        self, app_handle: AppHandle, replica: "ReplicaKey | None"
+    ) -> "tuple[AppSnapshot, ReplicaSnapshot]":
+        scheduler, app_id, backend = self._find(app_handle)
+        snapshot = look(scheduler, app_id, backend)
+        if snapshot is None:
+            raise UnknownAppException(app_handle)
+        return snapshot, running_replica(snapshot, replica)
+
+
+def look(scheduler: "Scheduler[Any]", app_id: str, backend: str) -> "AppSnapshot | None":
+    """The snapshot of an app, by a scheduler that has the hook for it."""
+    snapshot = getattr(scheduler, "snapshot", None)
+    if snapshot is None or getattr(type(scheduler), "look", None) is Scheduler.look:
+        msg = f"scheduler `{backend}` does not tell enough of the replicas of its apps for this"
+        raise UnsupportedRequest(msg)
+    found: AppSnapshot | None = snapshot(app_id)
+    return found

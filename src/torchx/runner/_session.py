@@ -1,0 +1,118 @@
+"""The schedulers that a runner has made, and the state of apps on them."""
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from torchx.errors import UnsupportedRequest
+from torchx.runner import _prepare
+from torchx.runner._calls import recorded_call
+from torchx.schedulers import SchedulerFactory, get_scheduler_factories
+from torchx.specs.api import AppDef, AppHandle, AppStatus, CfgVal, parse_app_handle, runopts
+
+if TYPE_CHECKING:
+    from torchx.schedulers.api import Scheduler
+
+
+class Session:
+    """What all verbs of a runner need; see ``torchx.runner.api.Runner``."""
+
+    def __init__(
+        self,
+        name: str = "",
+        scheduler_factories: dict[str, SchedulerFactory] | None = None,
+        component_defaults: dict[str, dict[str, str]] | None = None,
+        scheduler_params: dict[str, object] | None = None,
+    ) -> None:
+        self._name = name
+        if scheduler_factories is None:
+            scheduler_factories = get_scheduler_factories()
+        self._scheduler_factories = scheduler_factories
+        self._scheduler_params = {
+            **_prepare.scheduler_params(os.environ),
+            **(scheduler_params or {}),
+        }
+        self._component_defaults = component_defaults or {}
+        # by scheduler name; clients put in schedulers of their own (CodeFlare)
+        self._scheduler_instances: dict[str, Scheduler[Any]] = {}
+        self._apps: dict[AppHandle, AppDef] = {}
+
+    def __repr__(self) -> str:
+        parts = f"name={self._name}, schedulers={self._scheduler_factories}, apps={self._apps}"
+        return f"Runner({parts})"
+
+    def close(self) -> None:
+        """Closes every scheduler that was used; local jobs that are attached to them end."""
+        failure: Exception | None = None
+        for scheduler in list(self._scheduler_instances.values()):
+            try:
+                scheduler.close()
+            except Exception as err:  # noqa: BLE001 - the others must be closed as well
+                failure = failure or err
+        if failure is not None:
+            raise failure
+
+    def name(self) -> str:
+        """Name of the session."""
+        return self._name
+
+    # -- looking ------------------------------------------------------------------------------
+
+    def status(self, app_handle: AppHandle) -> AppStatus | None:
+        """State of the app and its replicas; ``None`` if the scheduler does not know it."""
+        scheduler, app_id, backend = self._find(app_handle)
+        with recorded_call("status", backend, app_id):
+            found = scheduler.describe(app_id)
+            if found is None:
+                self._apps.pop(app_handle, None)
+                return None
+            return AppStatus(
+                found.state,
+                found.num_restarts,
+                msg=found.msg,
+                structured_error_msg=found.structured_error_msg,
+                ui_url=found.ui_url,
+                roles=found.roles_statuses,
+            )
+
+    # -- schedulers ---------------------------------------------------------------------------
+
+    def scheduler_backends(self) -> "list[str]":
+        """Names of the registered schedulers."""
+        return [*self._scheduler_factories]
+
+    def scheduler_run_opts(self, scheduler: str) -> runopts:
+        """Options of a scheduler."""
+        return self._scheduler(scheduler).run_opts()
+
+    def cfg_from_str(self, scheduler: str, *cfg_literal: str) -> dict[str, CfgVal]:
+        """Options from ``key=value`` text; of several texts the later wins."""
+        opts = self._scheduler(scheduler).run_opts()
+        cfg: dict[str, CfgVal] = {}
+        for literal in cfg_literal:
+            cfg.update(opts.cfg_from_str(literal))
+        return cfg
+
+    def _scheduler(self, scheduler: str) -> "Scheduler[Any]":
+        found = self._scheduler_instances.get(scheduler)
+        if found is None:
+            factory = self._scheduler_factories.get(scheduler)
+            if factory is None:
+                raise _prepare.unknown_scheduler(scheduler, self.scheduler_backends())
+            found = factory(self._name, **_prepare.known_params(factory, self._scheduler_params))
+            _prepare.check_made(found, scheduler, factory)
+            self._scheduler_instances[scheduler] = found
+        return found
+
+    def _find(self, app_handle: AppHandle) -> "tuple[Scheduler[Any], str, str]":
+        """The scheduler of an app, its id there and the scheduler's name."""
+        backend, _session, app_id = parse_app_handle(app_handle)
+        return self._scheduler(backend), app_id, backend
+
+
+def method_of(scheduler: object, name: str, backend: str) -> Any:
+    """A method that schedulers of other packages may lack."""
+    method = getattr(scheduler, name, None)
+    if method is None:
+        msg = f"scheduler `{backend}` does not support `{name}`"
+        raise UnsupportedRequest(msg)
+    return method

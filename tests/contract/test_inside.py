@@ -1,0 +1,110 @@
+"""Commands in replicas on real backends, to which nothing stands in between."""
+
+import os
+import signal
+import threading
+
+import pytest
+
+from tests.contract.test_kubernetes import IMAGE, KUBECONFIG
+from tests.contract.test_kubernetes import RecordingScheduler as RecordingKubernetes
+from tests.contract.test_local_docker import RecordingScheduler as RecordingDocker
+from tests.docker_engine import image_with_init, needs_docker
+from torchx.schedulers.api import ExecRequest
+from torchx.testing._contract.inside import WAITS, InsideContract, Terminal, started
+from torchx.testing._contract.jobs import WORKER
+
+
+class RemoteInside(InsideContract):
+    """What is carried over a connection, and so is ours to carry."""
+
+    @pytest.fixture
+    def replica(self, jobs):
+        app_id = jobs.start(jobs.sh(WAITS))
+        return started(jobs, app_id, WORKER, 0)
+
+    def test_a_terminal_that_changes_its_size_tells_the_command(self, jobs, replica):
+        shown = Terminal()
+        waits = "trap 'stty size; exit 3' WINCH; echo ready; while :; do sleep 0.1; done"
+
+        def change():
+            jobs.until(lambda: "ready" in shown.text)
+            shown.resize(44, 99)
+            os.kill(os.getpid(), signal.SIGWINCH)
+
+        thread = threading.Thread(target=change)
+        thread.start()
+        request = ExecRequest(("sh", "-c", waits), True, shown.slave, shown.slave, shown.slave)
+        code = jobs.scheduler.execute(*replica, request)
+        thread.join()
+        assert "44 99" in shown.close()
+        assert code == 3
+
+    @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 4), (signal.SIGTERM, 5)])
+    def test_a_signal_reaches_a_command_without_a_terminal(
+        self, jobs, replica, tmp_path, number, code
+    ):
+        script = "trap 'exit 4' INT; trap 'exit 5' TERM; echo ready; while :; do sleep 0.1; done"
+        out = os.open(tmp_path / "out", os.O_WRONLY | os.O_CREAT, 0o600)
+
+        def send():
+            jobs.until(lambda: (tmp_path / "out").read_text())
+            os.kill(os.getpid(), number)
+
+        thread = threading.Thread(target=send)
+        thread.start()
+        request = ExecRequest(("sh", "-c", script), stdout=out, stderr=out)
+        assert jobs.scheduler.execute(*replica, request) == code
+        thread.join()
+        os.close(out)
+
+
+@pytest.fixture(scope="module")
+def docker_client():
+    import docker
+
+    client = docker.from_env()
+    yield client
+    client.close()
+
+
+class TestInsideDocker(RemoteInside):
+    """On the daemon of this machine."""
+
+    pytestmark = needs_docker
+
+    @pytest.fixture
+    def image(self, docker_client):
+        return image_with_init(docker_client)
+
+    @pytest.fixture
+    def scheduler(self, docker_client):
+        scheduler = RecordingDocker("test")
+        yield scheduler
+        for app_id in scheduler.started:
+            scheduler.delete(app_id)
+        scheduler.close()
+
+
+@pytest.mark.kubernetes
+class TestInsideKubernetes(RemoteInside):
+    """On the cluster of ``TORCHX_TEST_KUBECONFIG``."""
+
+    timeout_s = 100
+
+    @pytest.fixture
+    def image(self):
+        return IMAGE
+
+    @pytest.fixture
+    def opts(self):
+        return {"grace_s": 1}
+
+    @pytest.fixture
+    def scheduler(self, monkeypatch):
+        monkeypatch.setenv("KUBECONFIG", KUBECONFIG or "")
+        scheduler = RecordingKubernetes("test")
+        yield scheduler
+        for app_id in scheduler.started:
+            scheduler.delete(app_id)
+        scheduler.close()
