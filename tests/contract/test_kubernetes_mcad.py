@@ -43,6 +43,10 @@ class OfAppWrappers:
     most_queries = {"describe": 2, "list": 2, "log": 2, "cancel": 3, "delete": 3}  # noqa: RUF012 - of the suite
 
     @pytest.fixture
+    def scheduler_name(self):
+        return "kubernetes_mcad"
+
+    @pytest.fixture
     def opts(self):
         return {"appwrapper_version": self.version, "grace_s": 1}
 
