@@ -8,6 +8,7 @@ from torchx.runner import Runner
 from torchx.specs import AppState, parse_app_handle
 
 if TYPE_CHECKING:
+    from torchx.schedulers.api import AppSnapshot
     from torchx.schedulers.causes import Explanation
 
 _FINE = (AppState.SUCCEEDED, AppState.CANCELLED)
@@ -19,10 +20,26 @@ def explained(runner: Runner, handle: str, state: AppState) -> "Explanation | No
         return None
     explain = getattr(runner, "explain", None)  # a stand-in may lack it
     try:
-        found: Explanation | None = None if explain is None else explain(handle)
+        found: Explanation | None = None if explain is None else explain(handle, free=True)
     except TorchXError:
         return None
     return None if found is None or found.cause.value in ("none", "starting") else found
+
+
+def overview(runner: Runner, handle: str) -> "AppSnapshot | None":
+    """All that is known of an app; ``None`` if nobody can say."""
+    look = getattr(runner, "overview", None)  # a stand-in may lack it
+    try:
+        found: AppSnapshot | None = None if look is None else look(handle, free=True)
+    except (TorchXError, NotImplementedError):
+        return None
+    return found
+
+
+def replicas_of(runner: Runner, handle: str) -> list[tuple[str, int]]:
+    """Roles and indexes of an app's replicas, in their order, as far as anybody can say."""
+    found = overview(runner, handle)
+    return [replica.key for replica in found.replicas] if found is not None else []
 
 
 def app_name(handle: str) -> str:

@@ -45,12 +45,6 @@ def resolve_identifier(text: str | None, runner: Runner | None = None) -> str:
     return resolve(app, runner) + slash + rest
 
 
-def help_text(last_app: bool) -> str:
-    """Help for a handle that may be shortened."""
-    text = f"the app: {_FORM}, its app id, or an unambiguous beginning of that"
-    return f"{text} (default: the app that was launched last)" if last_app else text
-
-
 def _last() -> str:
     latest = launches()
     if not latest:

@@ -13,6 +13,7 @@ _COMMANDS = {
     "configure": "write a .torchxconfig to fill in",
     "delete": "delete an app from its scheduler (also: rm)",
     "describe": "show the definition of an app",
+    "doctor": "check what the schedulers need",
     "exec": "run a command in a running replica",
     "list": "list the apps of a scheduler (also: ps)",
     "log": "print the logs of an app (also: logs)",

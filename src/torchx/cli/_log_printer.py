@@ -2,9 +2,11 @@
 
 import sys
 import threading
+from collections.abc import Sequence
 from typing import TextIO
 
 from torchx.cli import _output
+from torchx.cli._look import REPLICA_COLORS, Look
 
 
 def prefix_line(prefix: str, line: str) -> str:
@@ -23,14 +25,26 @@ def prefix_line(prefix: str, line: str) -> str:
 class LogPrinter:
     """Writes blocks of whole lines to one stream; usable from several threads."""
 
-    def __init__(self, file: TextIO, as_json: bool = False) -> None:
+    def __init__(
+        self,
+        file: TextIO,
+        as_json: bool = False,
+        replicas: "Sequence[tuple[str, int]]" = (),
+    ) -> None:
         self._file = file
+        self._look = Look(file)
+        self.expect(replicas)
         self._as_json = as_json
         self._colors = _output.palette(file)
         self._prefixes: dict[tuple[str, int], str] = {}
         self._lock = threading.Lock()
         self._unfinished: tuple[str, int, int | None] | None = None
         """Whose line has no newline yet."""
+
+    def expect(self, replicas: "Sequence[tuple[str, int]]") -> None:
+        """Takes the replicas in their order, for colours of their own and names of one width."""
+        self._order = {key: i for i, key in enumerate(replicas)}
+        self._name_width = max((len(f"{role}/{k}") for role, k in replicas), default=0)
 
     def write(self, role: str, replica: int, attempt: int | None, text: str) -> None:
         """Writes the block at once. Raises `BrokenPipeError` when nobody reads any more."""
@@ -71,9 +85,24 @@ class LogPrinter:
     def _prefix(self, key: tuple[str, int]) -> str:
         prefix = self._prefixes.get(key)
         if prefix is None:
-            prefix = f"{self._colors.green}{key[0]}/{key[1]}{self._colors.endc} "
+            if self._look.terminal:
+                prefix = self._terminal_prefix(key)
+            else:
+                prefix = f"{self._colors.green}{key[0]}/{key[1]}{self._colors.endc} "
             self._prefixes[key] = prefix
         return prefix
+
+    def _terminal_prefix(self, key: tuple[str, int]) -> str:
+        """The name, in the replica's own colour and as wide as all of them, and a thin bar."""
+        name = f"{key[0]}/{key[1]}"
+        number = self._order.get(key)
+        if number is None:  # by its name, so that it is the same the next time
+            number = sum(name.encode())
+        text = name.ljust(self._name_width)
+        if self._colors.endc:
+            color = REPLICA_COLORS[number % len(REPLICA_COLORS)]
+            text = f"\033[{color}m{text}{self._colors.endc}"
+        return f"{text} {self._look.dim(self._look.sign('bar'))} "
 
 
 def _json_lines(role: str, replica: int, attempt: int | None, text: str) -> str:

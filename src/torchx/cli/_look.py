@@ -17,8 +17,26 @@ _NARROWEST = 20
 _WIDEST = 200
 _DEFAULT_WIDTH = 80
 
-_UNICODE = {"fine": "✓", "bad": "✗", "live": "●", "wait": "○", "bar": "│", "arrow": "→", "cut": "…"}
-_ASCII = {"fine": "+", "bad": "x", "live": "*", "wait": ".", "bar": "|", "arrow": "->", "cut": "~"}
+_UNICODE = {
+    "fine": "✓",
+    "bad": "✗",
+    "live": "●",
+    "wait": "○",
+    "warn": "!",
+    "bar": "│",
+    "arrow": "→",
+    "cut": "…",
+}
+_ASCII = {
+    "fine": "+",
+    "bad": "x",
+    "live": "*",
+    "wait": ".",
+    "warn": "!",
+    "bar": "|",
+    "arrow": "->",
+    "cut": "~",
+}
 
 _MARKS = {
     AppState.SUCCEEDED: "fine",

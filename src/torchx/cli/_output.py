@@ -17,6 +17,10 @@ COLOR_MODES = ("auto", "always", "never")
 DATE_FORMAT = "%Y-%m-%d %H:%M:%S"
 
 
+_DEBUG, _INFO = 10, 20
+"""As in `logging`, which is not imported for them."""
+
+
 class Palette:
     """Escape sequences for one stream; all empty where colour is not wanted."""
 
@@ -39,6 +43,7 @@ class _Settings:
     json = False
     json_written = False
     logging_is_ours = False
+    level = 20
 
 
 _settings = _Settings()
@@ -105,23 +110,61 @@ def configure_logging(level: int) -> None:
 
     on = palette(sys.stderr)
     blue = "\033[34m" if on.endc else ""
+    _settings.level = level
     form = f"{blue}torchx{on.endc} {on.gray}%(asctime)s %(levelname)-8s{on.endc} %(message)s"
 
     def configure() -> None:
         import logging
 
+        root = logging.getLogger()
         if _settings.logging_is_ours:
-            logging.getLogger().setLevel(level)
-        elif not logging.getLogger().handlers:
+            root.setLevel(level)
+        elif not root.handlers:
             logging.basicConfig(level=level, format=form, datefmt=DATE_FORMAT)
-            for handler in logging.getLogger().handlers:
-                handler.setFormatter(_masking(form))
             _settings.logging_is_ours = True
+        if _settings.logging_is_ours:
+            _shape(root.handlers[0], form)
 
     if "logging" in sys.modules:
         configure()
     else:
         configure_later(configure)
+
+
+def is_calm() -> bool:
+    """Whether records are for people at a terminal, who need no times; ``DEBUG`` shows all."""
+    stderr = sys.stderr
+    try:
+        return stderr is not None and stderr.isatty() and _settings.level > _DEBUG
+    except ValueError:  # it is closed
+        return False
+
+
+def is_quiet() -> bool:
+    """Whether only results, warnings and errors are wanted."""
+    return _settings.level > _INFO
+
+
+def say(text: str) -> None:
+    """Writes lines for people to stderr; to nowhere once nobody reads it."""
+    if sys.stderr is None:
+        return
+    try:
+        sys.stderr.write(f"{text}\n")
+        sys.stderr.flush()
+    except (OSError, ValueError):  # closed, or its reader has gone
+        return
+
+
+def _shape(handler: "logging.Handler", form: str) -> None:
+    """Has the handler write records as they suit its readers."""
+    if not is_calm():
+        handler.setFormatter(_masking(form))
+        return
+    from torchx.cli._calm import CalmFormatter
+
+    handler.setFormatter(CalmFormatter())
+    handler.addFilter(CalmFormatter.shows)
 
 
 def _masking(form: str) -> "logging.Formatter":

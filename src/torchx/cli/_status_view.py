@@ -2,10 +2,9 @@
 
 import time
 
-from torchx.cli._explained import app_name, commands, explained
+from torchx.cli._explained import app_name, commands, explained, overview
 from torchx.cli._look import Look, duration
 from torchx.cli._table import fitted
-from torchx.errors import TorchXError
 from torchx.runner import Runner
 from torchx.schedulers.api import AppSnapshot, ReplicaSnapshot
 from torchx.specs import NONE, AppState, AppStatus, ReplicaStatus, is_terminal, parse_app_handle
@@ -20,7 +19,7 @@ def status_text(
 ) -> str:
     """State, cause, and a table of the replicas."""
     look = Look()
-    seen = _overview(runner, handle)
+    seen = overview(runner, handle)
     replicas = [r for role in status.filtered(roles) for r in sorted(role.replicas, key=_index)]
     lines = look.wrap(_head(look, handle, status, seen, len(replicas)), "  ")
     found = explained(runner, handle, status.state)
@@ -36,15 +35,6 @@ def status_text(
         arrow = look.sign("arrow")
         lines += [f"{arrow} {text}" for text in commands(handle, found)[:1]]
     return "\n".join(lines)
-
-
-def _overview(runner: Runner, handle: str) -> AppSnapshot | None:
-    look = getattr(runner, "overview", None)  # a stand-in may lack it
-    try:
-        found: AppSnapshot | None = None if look is None else look(handle)
-    except (TorchXError, NotImplementedError):
-        return None
-    return found
 
 
 def _index(replica: ReplicaStatus) -> int:

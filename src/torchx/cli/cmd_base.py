@@ -4,7 +4,7 @@ import abc
 import argparse
 from typing import NoReturn
 
-from torchx.cli import _handles, _output
+from torchx.cli import _output
 from torchx.runner import Runner, get_runner
 from torchx.specs import parse_app_handle
 
@@ -23,6 +23,12 @@ class SubCommand(abc.ABC):
         """Runs the command."""
 
 
+def help_of_handle(last_app: bool) -> str:
+    """Help for a handle that may be shortened."""
+    text = "the app: SCHEDULER://SESSION/APP_ID, its app id, or an unambiguous beginning of that"
+    return f"{text} (default: the app that was launched last)" if last_app else text
+
+
 class AppHandleSubCommand(SubCommand):
     """A command about one app, with a runner that is closed afterwards.
 
@@ -39,11 +45,13 @@ class AppHandleSubCommand(SubCommand):
             type=str,
             nargs="?" if self.last_app else None,
             metavar="APP_HANDLE",
-            help=_handles.help_text(self.last_app),
+            help=help_of_handle(self.last_app),
         )
 
     def run(self, args: argparse.Namespace) -> None:
-        args.app_handle = _handles.resolve(args.app_handle)
+        from torchx.cli._handles import resolve
+
+        args.app_handle = resolve(args.app_handle)
         with get_runner() as runner:
             self.run_with_runner(args, runner)
 

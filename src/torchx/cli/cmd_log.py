@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from torchx._words import did_you_mean
 from torchx.cli import _arguments, _handles, _output
+from torchx.cli._explained import replicas_of
 from torchx.cli._log_printer import LogPrinter
 from torchx.cli._log_printer import prefix_line as _prefix_line
 from torchx.cli._log_query import (
@@ -19,6 +20,7 @@ from torchx.cli._log_query import (
     parse_time,
 )
 from torchx.cli._log_start import StartWait
+from torchx.cli._look import is_terminal
 from torchx.cli.cmd_base import SubCommand
 from torchx.errors import BackendUnavailable, LogsNotFound, UnresolvedApp, UnsupportedRequest
 from torchx.runner import Runner, get_runner
@@ -161,6 +163,8 @@ def get_logs(
 def stream_logs(file: TextIO, runner: Runner, app_handle: str) -> None:
     """Follows all replicas of an app that has just been submitted, until it ends."""
     printer = LogPrinter(file)
+    if is_terminal(file):
+        printer.expect(replicas_of(runner, app_handle))
     query = LogQuery(should_tail=True)
     blocks = _merged_blocks(runner, app_handle, None, query)
     try:
@@ -222,6 +226,7 @@ def _print_logs(printer: LogPrinter, runner: Runner, target: LogTarget, query: L
             _output.log().warning("app `%s` not found on `%s`", target.app_id, target.scheduler)
             return False
         replicas, blocks = opened
+    printer.expect(replicas)
     if blocks is None:
         from torchx.cli._log_replicas import print_replicas
 

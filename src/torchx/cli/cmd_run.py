@@ -1,47 +1,41 @@
 """``torchx run``: makes an app from a component and submits it."""
 
 import argparse
-import dataclasses
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from torchx._startup import local_supervisor
 from torchx.cli import _arguments, _output, _parser, _secrets
+from torchx.cli._component_line import component_errors, parse_component_apart
 from torchx.cli._run_args import (
     MISSING_COMPONENT_ERROR_MSG,
     TorchXRunArgs,
     check_component_args,
-    component_start,
     repeated_options,
     torchx_run_args_from_argparse,
     torchx_run_args_from_json,
 )
 from torchx.cli.argparse_util import ArgOnceAction, torchxconfig_run
-from torchx.cli.cmd_base import SubCommand, parse_app_handle
+from torchx.cli.cmd_base import SubCommand
 from torchx.cli.cmd_builtins import CmdBuiltins
 from torchx.errors import (
     BackendUnavailable,
-    ComponentNotFoundException,
-    ComponentValidationException,
 )
 from torchx.runner import Runner, config, get_runner
 from torchx.schedulers.api import one_look
 from torchx.specs import (
     TORCHX_CONTEXT_NAME,
-    AppDryRunInfo,
     AppState,
-    AppStatus,
     CfgVal,
-    InvalidRunConfigException,
     Workspace,
 )
 from torchx.specs.finder import get_component
 
 if TYPE_CHECKING:
     from threading import Thread
+
+    from torchx.cli._run_report import RunReport
 
 __all__ = [
     "LOCAL_SCHEDULER_WARNING_MSG",
@@ -132,7 +126,7 @@ class CmdRun(SubCommand):
             metavar="COMPONENT [ARGS]",
             help="the component and its arguments, see below",
         )
-        _parse_component_apart(subparser, self._actions)
+        parse_component_apart(subparser, self._actions)
 
     def _add_flags(self, subparser: argparse.ArgumentParser) -> None:
         def flag(name: str, text: str, *more: str) -> None:
@@ -255,7 +249,7 @@ class CmdRun(SubCommand):
             **opts.cfg_from_json_repr(json.dumps(run_args.scheduler_args)),
         }
         if run_args.component_args and not run_args.component_args_str:
-            with _component_errors(run_args):
+            with component_errors(run_args):
                 component = get_component(run_args.component_name)
             check_component_args(component.fn, run_args.component_name, run_args.component_args)
         return run_args
@@ -274,7 +268,7 @@ class CmdRun(SubCommand):
 
     def _dryrun(self, runner: Runner, run_args: TorchXRunArgs, args: argparse.Namespace) -> None:
         workspace = Workspace.from_str(run_args.workspace) if run_args.workspace else None
-        with _component_errors(run_args):
+        with component_errors(run_args):
             info = runner.dryrun_component(
                 run_args.component_name,
                 run_args.component_args_str or run_args.component_args,
@@ -283,10 +277,12 @@ class CmdRun(SubCommand):
                 cfg=run_args.scheduler_cfg,
                 parent_run_id=run_args.parent_run_id,
             )
+        from torchx.cli._dryrun import dryrun_json, dryrun_text
+
         if args.json:
-            _output.out_json(_dryrun_json(info, run_args.scheduler, args.show_secrets))
+            _output.out_json(dryrun_json(info, run_args.scheduler, args.show_secrets))
         else:
-            _output.out(_dryrun_text(info, args.show_secrets))
+            _output.out(dryrun_text(info, args.show_secrets))
 
     def _submit(self, runner: Runner, run_args: TorchXRunArgs, args: argparse.Namespace) -> None:
         scheduler, cfg = run_args.scheduler, run_args.scheduler_cfg
@@ -296,7 +292,7 @@ class CmdRun(SubCommand):
             local_supervisor.while_starting(_import_reader)
         self._attached = local and not cfg.get("detach") and _can_detach(runner, scheduler)
         self._launching = True
-        with _component_errors(run_args):
+        with component_errors(run_args):
             handle = runner.run_component(
                 run_args.component_name,
                 run_args.component_args_str or run_args.component_args,
@@ -306,38 +302,43 @@ class CmdRun(SubCommand):
                 parent_run_id=run_args.parent_run_id,
             )
         self._handle = handle
-        _output.log().info("launched app: %s", handle)
-        if not args.json:
-            _tell(_output.out, handle)
+        from torchx.cli._run_report import RunReport, outcome_json, tell
+
+        report = RunReport(runner, args.json)
+        report.launched(handle)
 
         stream = run_args.log or run_args.tee_logs or (local and not no_wait)
         if stream or run_args.wait or (local and not no_wait):
-            self._wait(runner, handle, run_args, stream, args.json)
+            self._wait(runner, handle, run_args, stream, report)
             return
         with one_look():
             status = None if local and no_wait else runner.status(handle)
-            if local:
-                _output.log().info("follow it with: torchx log -t %s", handle)
-            elif status is not None:
-                _output.log().info("%s", status.format())
-            _report_unwatched(runner, handle)
+            report.left_alone(handle, status)
         if args.json:
-            _tell(_output.out_json, _outcome_json(handle, status or (runner.status(handle))))
+            tell(_output.out_json, outcome_json(handle, status or (runner.status(handle))))
 
     def _wait(
-        self, runner: Runner, handle: str, run_args: TorchXRunArgs, stream: bool, as_json: bool
+        self,
+        runner: Runner,
+        handle: str,
+        run_args: TorchXRunArgs,
+        stream: bool,
+        report: "RunReport",
     ) -> None:
-        reader = _log_thread(runner, handle, run_args.tee_logs) if stream else None
+        from torchx.cli._run_report import advice, outcome_json, tell
+        from torchx.cli._run_wait import log_thread, terminated_as_exception
+
+        reader = log_thread(runner, handle, run_args.tee_logs) if stream else None
         if reader is not None:
             reader.start()
         self._reader = reader
-        with _terminated_as_exception():
+        with terminated_as_exception():
             try:
                 status = runner.wait(handle, wait_interval=1)
             except BackendUnavailable:
                 if not self._attached:
                     _output.log().warning(
-                        "job `%s` may go on by itself; %s", handle, _advice(handle)
+                        "job `%s` may go on by itself; %s", handle, advice(handle)
                     )
                 raise
             if status is None:
@@ -345,17 +346,17 @@ class CmdRun(SubCommand):
                 raise RuntimeError(msg)
             if reader is not None:
                 reader.join()
-        if as_json:
-            _tell(_output.out_json, _outcome_json(handle, status))
-        if status.state == AppState.SUCCEEDED:
-            _output.log().info("job finished: %s", status.state)
-            return
-        _output.log().error("%s", _failure_text(runner, handle, status))
-        raise SystemExit(1)
+        if report.as_json:
+            tell(_output.out_json, outcome_json(handle, status))
+        report.finished(handle, status, reader is not None)
+        if status.state != AppState.SUCCEEDED:
+            raise SystemExit(1)
 
     def _report_interrupt(self, number: int) -> None:
         """The last line of an interrupted run: what has become of the job."""
         import signal
+
+        from torchx.cli._run_report import advice
 
         name = signal.Signals(number).name
         handle = self._handle
@@ -367,18 +368,10 @@ class CmdRun(SubCommand):
             message = f"interrupted by {name} while the job was being launched, see `torchx list`"
         else:
             message = (
-                f"job `{handle}` keeps running ({name} ended only this command); {_advice(handle)}"
+                f"job `{handle}` keeps running ({name} ended only this command); {advice(handle)}"
             )
         _output.log().warning("%s", message)
         _output.error_json("Interrupted", message)
-
-
-def _advice(handle: str) -> str:
-    """What can be done about a job that goes on."""
-    return (
-        f"look at it with `torchx status {handle}`, follow it with `torchx log -t {handle}`,"
-        f" end it with `torchx cancel {handle}`"
-    )
 
 
 def _detaches(runner: Runner, scheduler: str, args: argparse.Namespace) -> bool:
@@ -393,52 +386,6 @@ def _can_detach(runner: Runner, scheduler: str) -> bool:
     return known or runner.scheduler_run_opts(scheduler).get("detach") is not None
 
 
-def _report_unwatched(runner: Runner, handle: str) -> None:
-    """Says of a job that nothing waits for whether that leaves out what its options ask for."""
-    needs_watcher = getattr(runner, "needs_watcher", None)  # a stand-in may lack it
-    try:
-        unwatched = needs_watcher is not None and needs_watcher(handle)
-    except BackendUnavailable:  # it is launched all the same
-        return
-    if unwatched:
-        _output.log().info(
-            "when a replica fails, nobody ends the others, since nothing waits for the job;"
-            " `-cfg on_failure=wait` says that this is wanted"
-        )
-
-
-def _parse_component_apart(
-    subparser: argparse.ArgumentParser, actions: list[argparse.Action]
-) -> None:
-    """Makes the parser leave everything from the component on alone, whatever it looks like."""
-    flags = {name: action.nargs != 0 for action in actions for name in action.option_strings}
-    flags.update({"-h": False, "--help": False})
-    parse_flags = subparser.parse_known_args
-
-    def parse_known_args(
-        args: "list[str] | None" = None, namespace: argparse.Namespace | None = None
-    ) -> tuple[argparse.Namespace, list[str]]:
-        tokens = list(sys.argv[1:] if args is None else args)
-        start = component_start(tokens, flags, _default_component)
-        parsed, extras = parse_flags(tokens[:start], namespace)
-        parsed.component_name_and_args = tokens[start:]
-        return parsed, extras
-
-    subparser.parse_known_args = parse_known_args  # type: ignore[method-assign,assignment]  # argparse itself would read the component's options
-
-
-def _import_reader() -> None:
-    """Imports what shows the logs and reports the end."""
-    from importlib import import_module
-
-    for name in ("logging", "torchx.cli.cmd_log", "torchx.cli._log_printer"):
-        import_module(name)
-
-
-def _default_component() -> str | None:
-    return torchxconfig_run.section("run").get("component")
-
-
 def _cwd() -> str:
     try:
         return os.getcwd()
@@ -446,179 +393,18 @@ def _cwd() -> str:
         return ""
 
 
-@contextmanager
-def _component_errors(run_args: TorchXRunArgs) -> Iterator[None]:
-    """Ends the command on what is wrong with the component or the scheduler's options."""
-    name = run_args.component_name
-    try:
-        yield
-    except (ComponentNotFoundException, ComponentValidationException) as err:
-        _component_failure(name, err)
-    except FileNotFoundError as err:
-        path, colon, _ = name.rpartition(":")
-        if not colon or os.path.exists(path):
-            raise
-        _component_failure(name, err)
-    except InvalidRunConfigException as err:
-        hint = (
-            "give options of the scheduler with `-cfg key=value[,key=value]`, or in section"
-            f" [{run_args.scheduler}] of `.torchxconfig`;"
-            f" `torchx runopts {run_args.scheduler}` shows them"
-        )
-        _output.fail(str(err), kind=type(err).__name__, hint=hint, code=2)
+def _import_reader() -> None:
+    """Imports what shows the logs and reports the end."""
+    from importlib import import_module
+
+    for name in _READERS:
+        import_module(name)
 
 
-def _component_failure(name: str, err: Exception) -> NoReturn:
-    _output.log().debug("traceback", exc_info=err)
-    text = str(err)
-    message = text if name in text else f"component `{name}`: {text}"
-    code = 1 if isinstance(err, ComponentValidationException) else 2
-    _output.fail(message, kind=type(err).__name__, code=code)
-
-
-@contextmanager
-def _terminated_as_exception() -> Iterator[None]:
-    """Turns SIGTERM into an exception while waiting, where the scheduler has not done so."""
-    import signal
-    import threading
-
-    main_thread = threading.current_thread() is threading.main_thread()
-    if not main_thread or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
-        yield
-        return
-    from torchx.cli import _errors
-
-    def interrupt(number: int, _frame: object) -> None:
-        raise _errors.Interrupted(number)
-
-    signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-
-def _tell(write: Callable[[Any], None], result: object) -> None:
-    """Writes a result to stdout. The job does not end because nobody reads it any more."""
-    try:
-        write(result)
-    except BrokenPipeError:
-        _output.close_stdout()
-
-
-def _log_thread(runner: Runner, handle: str, tee: bool) -> "Thread":
-    """A thread, not yet started, that writes the logs of the job to stderr."""
-    if tee:
-        from torchx.util.log_tee_helpers import tee_logs
-
-        return tee_logs(
-            dst=sys.stderr,
-            app_handle=handle,
-            regex=None,
-            runner=runner,
-            should_tail=True,
-            streams=None,
-            colorize=_output.colored(sys.stderr),
-        )
-    import threading
-
-    from torchx.cli.cmd_log import stream_logs
-
-    def follow() -> None:
-        try:
-            stream_logs(sys.stderr, runner, handle)
-        except Exception as err:  # noqa: BLE001  the job matters more than its log on the terminal
-            _output.log().warning("the logs could not be followed to the end: %s", err)
-            _output.log().debug("traceback", exc_info=err)
-
-    return threading.Thread(target=follow, name="log", daemon=True)
-
-
-def _failure_text(runner: Runner, handle: str, status: AppStatus) -> str:
-    """Final state, and of each failed replica exit code, reason, last lines and log file."""
-    lines = [f"job `{handle}` {status.state}"]
-    failed = getattr(runner, "failed_replicas", _none_known)(handle)
-    for replica in failed:
-        attempt = f", attempt {replica.attempt}" if replica.attempt else ""
-        lines.append(f"  {replica.role}/{replica.replica}{attempt}: {_ending(replica)}")
-        lines += [f"    | {line.rstrip()}" for line in replica.last_lines]
-        if replica.log_path:
-            lines.append(f"    log: {replica.log_path}")
-    if not failed:
-        lines.append(status.format())
-    elif status.msg and not any(str(replica.reason) in status.msg for replica in failed):
-        lines.append(f"  {status.msg}")
-    return "\n".join(lines).rstrip()
-
-
-def _none_known(_handle: str) -> list[Any]:
-    return []
-
-
-def _ending(replica: Any) -> str:  # a FailedReplica, or what a stand-in gives
-    reason = str(replica.reason or "")
-    how = _exit_text(replica.exit_code)
-    told = how.rpartition(" ")[2]  # the number or the name of the signal
-    if not how or (reason and told in reason):
-        return reason or "failed"
-    return f"{how}, {reason}" if reason else how
-
-
-def _exit_text(code: int | None) -> str:
-    if code is None:
-        return ""
-    if code >= 0:
-        return f"exit code {code}"
-    import signal
-
-    try:
-        return f"killed by {signal.Signals(-code).name}"
-    except ValueError:
-        return f"killed by signal {-code}"
-
-
-def _outcome_json(handle: str, status: AppStatus | None) -> dict[str, object]:
-    scheduler, _, app_id = parse_app_handle(handle)
-    return {
-        "handle": handle,
-        "app_id": app_id,
-        "scheduler": scheduler,
-        "state": None if status is None else status.state.name,
-        "ui_url": None if status is None else status.ui_url,
-    }
-
-
-def _dryrun_text(info: "AppDryRunInfo[Any]", show_secrets: bool) -> str:
-    from pprint import pformat
-
-    app: dict[str, Any] = dataclasses.asdict(info.app) if info.app is not None else {}
-    request = str(info)
-    if not show_secrets:
-        request = _secrets.mask_text(request, app, info.request)
-        app = _secrets.mask_app(app)
-    shown = pformat(app, indent=2, width=80)
-    return f"\n=== APPLICATION ===\n{shown}\n\n=== SCHEDULER REQUEST ===\n{request}"
-
-
-def _request_data(info: "AppDryRunInfo[Any]") -> "dict[str, Any] | None":
-    """The request as plain data, if it is a dataclass."""
-    if dataclasses.is_dataclass(info.request) and not isinstance(info.request, type):
-        return dataclasses.asdict(info.request)
-    return None
-
-
-def _dryrun_json(
-    info: "AppDryRunInfo[Any]", scheduler: str, show_secrets: bool
-) -> dict[str, object]:
-    app = None if info.app is None else dataclasses.asdict(info.app)
-    cfg = dict(info.cfg) if isinstance(info.cfg, Mapping) else str(info.cfg)
-    data = _request_data(info)
-    request: object = str(info) if data is None else data
-    if not show_secrets:
-        if isinstance(request, str):
-            request = _secrets.mask_text(request, app or {}, info.request)
-        else:
-            request = _secrets.mask_request(request, app or {})
-        cfg = _secrets.mask_data(cfg)
-        app = app and _secrets.mask_app(app)
-    return {"scheduler": scheduler, "cfg": cfg, "app": app, "request": request}
+_READERS = (
+    "logging",
+    "torchx.cli.cmd_log",
+    "torchx.cli._run_report",
+    "torchx.cli._run_wait",
+    "torchx.runner._watching",
+)

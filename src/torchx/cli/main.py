@@ -27,6 +27,7 @@ COMMANDS: dict[str, str] = {
     "configure": "torchx.cli.cmd_configure:CmdConfigure",
     "delete": "torchx.cli.cmd_delete:CmdDelete",
     "describe": "torchx.cli.cmd_describe:CmdDescribe",
+    "doctor": "torchx.cli.cmd_doctor:CmdDoctor",
     "exec": "torchx.cli.cmd_exec:CmdExec",
     "list": "torchx.cli.cmd_list:CmdList",
     "log": "torchx.cli.cmd_log:CmdLog",

@@ -1,6 +1,5 @@
 """Verbs of the runner that end apps."""
 
-from torchx._launches import note_deletion
 from torchx.runner._calls import recorded_call
 from torchx.runner._session import Session
 from torchx.schedulers.api import one_look
@@ -24,6 +23,8 @@ class EndingVerbs(Session):
         with recorded_call("delete", backend, app_id), one_look():
             if self.status(app_handle) is not None:
                 scheduler.delete(app_id)
+                from torchx._launches import note_deletion
+
                 note_deletion(app_handle)
 
     def stop(self, app_handle: AppHandle) -> None:

@@ -1,14 +1,17 @@
 """What ``Runner.wait`` does between two looks at the state, and what it watches beside it."""
 
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import BackendUnavailable
 from torchx.schedulers.api import describe_failure
+from torchx.specs.api import NONE, AppState, AppStatus
 
 if TYPE_CHECKING:
     from torchx.schedulers.api import Scheduler
+    from torchx.schedulers.causes import Explanation
 
 _SHORTEST_PAUSE_S = 0.01
 
@@ -47,6 +50,67 @@ class Pauses:
         time.sleep(self._extra_s)
 
 
+class Changes:
+    """Reports each change of the state of an app, and of the reason for which it waits.
+
+    Args:
+        explain: says why an app waits; ``None`` if that takes another look.
+    """
+
+    def __init__(
+        self,
+        explain: "Callable[[str], Explanation | None] | None",
+        app_id: str,
+        app_handle: str,
+    ) -> None:
+        self._explain = explain
+        self._app_id = app_id
+        self._handle = app_handle
+        self._status: AppStatus | None = None
+        self._now = ""
+        """The state, and why the app waits or is ending."""
+        self._reported = ""
+        self._cause = ""
+        self._waited = False
+
+    def note(self, status: AppStatus) -> None:
+        """Takes in a state, and why the app waits: from the same look, so call it within that."""
+        self._status = status
+        self._now = _state_text(status)
+        if self._now != self._reported and status.state is AppState.PENDING:
+            self._cause = self._find_cause()
+
+    def _find_cause(self) -> str:
+        """The cause of a wait in one line; empty if nothing is known beyond the message."""
+        found = self._explain(self._app_id) if self._explain is not None else None
+        if found is None or found.cause.value in ("none", "starting", "unknown"):
+            return ""
+        return found.line
+
+    def report(self) -> bool:
+        """Logs what has changed since the last time, and tells whether anything has."""
+        status = self._status
+        if status is None or self._now == self._reported:
+            return False
+        self._reported = self._now
+        waits = status.state is AppState.PENDING
+        text = self._now
+        if waits and self._cause:
+            words = text.partition(": ")[2]
+            text = f"{status.state.name}: {self._cause}" + (f" ({words})" if words else "")
+        # for who shows records in another form
+        extra = {"app_state": status.state, "app_text": text, "app_waited": self._waited}
+        logger.info("`%s` is %s", self._handle, text, extra=extra)
+        self._waited = self._waited or waits
+        return True
+
+
+def _state_text(status: AppStatus) -> str:
+    if status.msg in ("", NONE) or status.msg == status.state.name:
+        return status.state.name
+    return f"{status.state.name}: {status.msg}"
+
+
 class FailureWatch:
     """Ends the rest of an app of which a replica has failed for good, and reports it once."""
 
@@ -61,4 +125,11 @@ class FailureWatch:
         if failed is None:
             return
         self._end = None
-        logger.error("%s; ending the other replicas", describe_failure(failed))
+        from torchx.schedulers._core.explaining import trace_of
+
+        trace = trace_of(failed, ())
+        words = describe_failure(failed)
+        if trace.exception:
+            place = f" ({trace.place})" if trace.place else ""
+            words = f"{words}: {trace.exception}{place}"
+        logger.error("%s; ending the other replicas", words)

@@ -6,22 +6,20 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, overload
 
-from torchx._launches import note_launch
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import BackendUnavailable
 from torchx.runner import _prepare
 from torchx.runner._calls import UnreadCall, recorded, recorded_call
 from torchx.runner._ending import EndingVerbs
+from torchx.runner._explaining import ExplainingVerbs, has_look
 from torchx.runner._inside import InsideVerbs
 from torchx.runner._logs import LogVerbs
-from torchx.runner._session import method_of
 from torchx.runner._trackers import get_configured_trackers
 from torchx.runner._trackers import get_tracker_factories as get_tracker_factories
 from torchx.schedulers import get_scheduler_factories
 from torchx.schedulers.api import one_look, resolve_cfg
 from torchx.settings import ENV_TORCHX_PARENT_RUN_ID
 from torchx.specs.api import (
-    NONE,
     AppDef,
     AppDryRunInfo,
     AppHandle,
@@ -40,9 +38,7 @@ from torchx.workspace.api import WorkspaceMixin
 
 if TYPE_CHECKING:
     from torchx.runner.events import log_event
-    from torchx.schedulers._core.causes import Explanation
     from torchx.schedulers.api import (
-        AppSnapshot,
         FailedReplica,
         ListAppResponse,
     )
@@ -89,7 +85,7 @@ def get_runner(
     )
 
 
-class Runner(LogVerbs, EndingVerbs, InsideVerbs):
+class Runner(LogVerbs, EndingVerbs, InsideVerbs, ExplainingVerbs):
     """Submits apps and manages them by handle; closes its schedulers when it is closed.
 
     Args:
@@ -204,6 +200,8 @@ class Runner(LogVerbs, EndingVerbs, InsideVerbs):
             handle = make_app_handle(scheduler, self._name, app_id)
             if dryrun_info.app is not None:
                 self._apps[handle] = dryrun_info.app
+            from torchx._launches import note_launch
+
             note_launch(handle)
             _note_app(log, dryrun_info.app, handle)
         return handle
@@ -306,18 +304,21 @@ class Runner(LogVerbs, EndingVerbs, InsideVerbs):
         """
         scheduler, app_id, backend = self._find(app_handle)
         from torchx._outages import Outage
-        from torchx.runner._watching import FailureWatch, Pauses
+        from torchx.runner._watching import Changes, FailureWatch, Pauses
 
         with recorded_call("wait", backend, app_id):
             pauses = Pauses(scheduler, app_id, wait_interval)
             outage = Outage(backend, AWAY_S)
             failure = FailureWatch(scheduler, app_id)
-            last = ""
+            explain = scheduler.explain if has_look(scheduler) else None
+            changes = Changes(explain, app_id, app_handle)
             while True:
                 try:
                     with one_look(fresh=True):
                         status = self.status(app_handle)
                         failure.look()
+                        if status is not None:
+                            changes.note(status)
                 except BackendUnavailable as err:
                     outage.note(err)
                     time.sleep(wait_interval)
@@ -325,12 +326,7 @@ class Runner(LogVerbs, EndingVerbs, InsideVerbs):
                 outage.over()
                 if status is None or status.is_terminal():
                     return status
-                shown = _state_text(status)
-                changed = shown != last
-                if changed:
-                    logger.info("`%s` is %s", app_handle, shown)
-                last = shown
-                pauses.pause(changed)
+                pauses.pause(changes.report())
 
     def describe(self, app_handle: AppHandle) -> AppDef | None:
         """The app as it was submitted, or what the scheduler knows of it; ``None`` if nothing."""
@@ -365,20 +361,6 @@ class Runner(LogVerbs, EndingVerbs, InsideVerbs):
         find = getattr(scheduler, "failed_replicas", None)
         return find(app_id, max_lines) if find is not None else ()
 
-    def explain(self, app_handle: AppHandle) -> "Explanation | None":
-        """Why the app waits, failed or was lost; ``None`` if the scheduler does not know it."""
-        scheduler, app_id, backend = self._find(app_handle)
-        with recorded_call("explain", backend, app_id):
-            found: Explanation | None = method_of(scheduler, "explain", backend)(app_id)
-            return found
-
-    def overview(self, app_handle: AppHandle) -> "AppSnapshot | None":
-        """All that is known of the app and its replicas; ``None`` if the app is unknown."""
-        scheduler, app_id, backend = self._find(app_handle)
-        with recorded_call("overview", backend, app_id):
-            found: AppSnapshot | None = method_of(scheduler, "overview", backend)(app_id)
-            return found
-
     def needs_watcher(self, app_handle: AppHandle) -> bool:
         """Whether a failure ends the app's other replicas only while ``wait`` watches."""
         scheduler, app_id, _ = self._find(app_handle)
@@ -406,13 +388,6 @@ def _note_app(log: "log_event | UnreadCall", app: AppDef | None, handle: AppHand
     if app is not None:
         event.app_image = app.roles[0].image if app.roles else None
         event.app_metadata = app.metadata
-
-
-def _state_text(status: AppStatus) -> str:
-    """The state, and why an app waits or is ending."""
-    if status.msg in ("", NONE) or status.msg == status.state.name:
-        return status.state.name
-    return f"{status.state.name}: {status.msg}"
 
 
 def _text(value: object) -> str | None:

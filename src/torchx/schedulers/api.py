@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from torchx.schedulers._core.causes import Explanation, Rule
+    from torchx.schedulers._core.checkups import Checkup
     from torchx.schedulers._core.ports import PortConnection
     from torchx.schedulers._core.verbs import LogReader
 
@@ -279,6 +280,10 @@ class Scheduler(abc.ABC, Generic[T]):
         """Hook: what this backend's words for waits and failures mean, the most exact first."""
         return ()
 
+    def checkups(self) -> "Sequence[Checkup]":
+        """Hook: what ``torchx doctor`` checks; each check runs on its own and may take seconds."""
+        return ()
+
     def explain(self, app_id: str) -> "Explanation | None":
         """Why the app waits, failed or was lost, from one look; ``None`` if it is unknown."""
         from torchx.schedulers._core import explaining
@@ -289,6 +294,10 @@ class Scheduler(abc.ABC, Generic[T]):
                 return None
             reader = _log_reader(self, snapshot) if _defines(self, "read_logs") else None
             return explaining.explain(snapshot, reader, self.cause_rules())
+
+    def has_look(self) -> bool:
+        """Whether verbs share one look, so that asking for more of an app costs nothing."""
+        return _defines(self, "look")
 
     def overview(self, app_id: str) -> AppSnapshot | None:
         """All that is known of an app, as far as ``describe`` tells where there is no ``look``."""

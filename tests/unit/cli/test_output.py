@@ -47,11 +47,18 @@ def test_a_closed_stream_has_no_colour() -> None:
     assert not _output.colored(stream)
 
 
-def test_prefixes_are_green_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prefixes_have_colours_of_their_own_and_one_width_on_a_terminal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("TERM", "xterm")
     stream = Terminal()
-    LogPrinter(stream).write("w", 0, 0, "x\n")
-    assert stream.getvalue() == "\033[32mw/0\033[0m x\n"
+    printer = LogPrinter(stream, replicas=[("w", 0), ("reader", 0)])
+    printer.write("w", 0, 0, "x\n")
+    printer.write("reader", 0, 0, "y\n")
+    bar = "\033[2m|\033[0m"
+    assert stream.getvalue() == (
+        f"\033[36mw/0     \033[0m {bar} x\n\033[35mreader/0\033[0m {bar} y\n"
+    )
 
 
 def test_two_replicas_or_attempts_never_share_a_line() -> None:

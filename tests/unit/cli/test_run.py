@@ -619,7 +619,7 @@ def test_a_detached_job_goes_on_by_itself(
     result = torchx("run", *how, "utils.sh", "cat", str(fifo))
     handle = result.out.strip()
     assert result.code == 0
-    assert f"torchx log -t {handle}" in result.err
+    assert f"torchx log -f {handle}" in result.err
     assert "State: RUNNING" in torchx("status", handle).out
     fifo.write_text("hello\n")
     assert torchx("log", "-t", handle).out == "sh/0 hello\n"

@@ -30,6 +30,7 @@ from ._request import LABEL_APP_ID, DockerJob, build_request
 
 if TYPE_CHECKING:
     from torchx.schedulers.causes import Rule
+    from torchx.schedulers.checkups import Checkup
 
 
 class DockerScheduler(SdkContainers, DockerWorkspaceMixin, Scheduler[Opts]):
@@ -132,6 +133,12 @@ class DockerScheduler(SdkContainers, DockerWorkspaceMixin, Scheduler[Opts]):
     ) -> Iterator[LogChunk]:
         """Lines of these replicas in the order of time; all attempts of a replica are one."""
         return _follow.read_logs(self._daemon, _logs.sources_of(snapshot, replicas), query)
+
+    def checkups(self) -> "Sequence[Checkup]":
+        """What jobs here need."""
+        from ._checkups import checkups
+
+        return checkups()
 
     def cause_rules(self) -> "Sequence[Rule]":
         """What the words of this backend mean."""

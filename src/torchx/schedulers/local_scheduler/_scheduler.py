@@ -44,6 +44,7 @@ from ._request import (
 
 if TYPE_CHECKING:
     from torchx.schedulers.causes import Rule
+    from torchx.schedulers.checkups import Checkup
 
     from ._record import JobRecord
     from ._store import Store
@@ -269,6 +270,12 @@ class LocalScheduler(Scheduler[Opts]):
         from ._client import wait_for_change
 
         wait_for_change(_store(), app_id, timeout_s)
+
+    def checkups(self) -> "Sequence[Checkup]":
+        """What jobs here need."""
+        from ._checkups import checkups
+
+        return checkups()
 
     def cause_rules(self) -> "Sequence[Rule]":
         """What the words of this backend mean."""

@@ -33,6 +33,7 @@ from ._request import Facts, LsfBsub, build_request, runs_on_host
 
 if TYPE_CHECKING:
     from torchx.schedulers.causes import Rule
+    from torchx.schedulers.checkups import Checkup
 
     from ._apps import Apps
     from ._states import LsfSnapshot
@@ -147,6 +148,12 @@ class LsfScheduler(WorkspaceMixin[None], Scheduler[LsfOpts]):
     def wait_for_change(self, app_id: str, timeout_s: float) -> None:
         """Returns when the app noted something, or when LSF may have news."""
         self._apps.wait_for_change(app_id, timeout_s)
+
+    def checkups(self) -> "Sequence[Checkup]":
+        """What jobs here need."""
+        from ._checkups import checkups
+
+        return checkups()
 
     def cause_rules(self) -> "Sequence[Rule]":
         """What the words of this backend mean."""

@@ -37,6 +37,7 @@ from ._states import Component, JobView, NativeJob, SlurmSnapshot, snapshot
 
 if TYPE_CHECKING:
     from torchx.schedulers.causes import Rule
+    from torchx.schedulers.checkups import Checkup
 
 logger = get_logger(__name__)
 
@@ -290,6 +291,12 @@ class SlurmScheduler(MultiWorkspaceMixin, SingleQuestions, Scheduler[SlurmOpts])
             pause_s = min(1.3 * pause_s, 0.5)
             if _notes.modified_ns(_notes.notes_dir(job_dir, app_id)) != before:
                 return
+
+    def checkups(self) -> "Sequence[Checkup]":
+        """What jobs here need."""
+        from ._checkups import checkups
+
+        return checkups()
 
     def cause_rules(self) -> "Sequence[Rule]":
         """What the words of this backend mean."""

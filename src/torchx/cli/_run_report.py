@@ -1,0 +1,199 @@
+"""What ``torchx run`` says of its job: the launch, the end, and what goes on without it.
+
+On a terminal in few calm lines; elsewhere in log records.
+"""
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from torchx.cli import _output
+from torchx.cli._explained import app_name, commands, explained
+from torchx.cli._look import Look, duration, is_terminal
+from torchx.errors import BackendUnavailable
+from torchx.runner import Runner
+from torchx.specs import AppState, AppStatus, parse_app_handle
+
+_LAST_LINES = 10
+
+
+def tell(write: Callable[[Any], None], result: object) -> None:
+    """Writes a result to stdout. The job does not end because nobody reads it any more."""
+    try:
+        write(result)
+    except BrokenPipeError:
+        _output.close_stdout()
+
+
+def outcome_json(handle: str, status: AppStatus | None) -> dict[str, object]:
+    """What ``run --json`` answers."""
+    scheduler, _, app_id = parse_app_handle(handle)
+    return {
+        "handle": handle,
+        "app_id": app_id,
+        "scheduler": scheduler,
+        "state": None if status is None else status.state.name,
+        "ui_url": None if status is None else status.ui_url,
+    }
+
+
+def advice(handle: str) -> str:
+    """What can be done about a job that goes on."""
+    name = app_name(handle) if _output.is_calm() else handle
+    return (
+        f"look at it with `torchx status {name}`, follow it with `torchx log -f {name}`,"
+        f" end it with `torchx cancel {name}`"
+    )
+
+
+class RunReport:
+    """Tells of one run.
+
+    Args:
+        as_json: stdout is for one JSON object.
+    """
+
+    def __init__(self, runner: Runner, as_json: bool) -> None:
+        self._runner = runner
+        self.as_json = as_json
+        self.calm = sys.stderr is not None and _output.is_calm()
+        self._began = time.monotonic()
+
+    def launched(self, handle: str) -> None:
+        """Says which job it is: once, and on stdout the handle alone."""
+        self._began = time.monotonic()
+        shown = not self.as_json and sys.stdout is not None
+        if not self.calm:
+            _output.log().info("launched app: %s", handle)
+        elif shown and is_terminal(sys.stdout):
+            look = Look(sys.stdout)
+            tell(_output.out, f"{look.mark(AppState.RUNNING)} {look.bold(handle)}")
+            return
+        elif not _output.is_quiet():
+            look = Look(sys.stderr)
+            scheduler, _, app_id = parse_app_handle(handle)
+            mark = look.mark(AppState.RUNNING)
+            _output.say(f"{mark} {look.bold(app_id)} {look.dim(scheduler)}")
+        if shown:
+            tell(_output.out, handle)
+
+    def left_alone(self, handle: str, status: AppStatus | None) -> None:
+        """Says what can be done with a job that nobody waits for."""
+        if status is None or self.calm:
+            name = app_name(handle) if self.calm else handle
+            _output.log().info("follow it with: torchx log -f %s", name)
+        if status is not None and not self.calm:
+            _output.log().info("%s", status.format())
+        self._report_unwatched(handle)
+
+    def _report_unwatched(self, handle: str) -> None:
+        """Says whether that leaves out what the options of the job ask for."""
+        needs_watcher = getattr(self._runner, "needs_watcher", None)  # a stand-in may lack it
+        try:
+            unwatched = needs_watcher is not None and needs_watcher(handle)
+        except BackendUnavailable:  # it is launched all the same
+            return
+        if unwatched:
+            _output.log().info(
+                "when a replica fails, nobody ends the others, since nothing waits for the job;"
+                " `-cfg on_failure=wait` says that this is wanted"
+            )
+
+    def finished(self, handle: str, status: AppStatus, streamed: bool) -> None:
+        """The end of the job, in one line if it is a good one."""
+        good = status.state is AppState.SUCCEEDED
+        if not self.calm:
+            if good:
+                _output.log().info("job finished: %s", status.state)
+            else:
+                _output.log().error("%s", failure_text(self._runner, handle, status))
+        elif not good or not _output.is_quiet():
+            look = Look(sys.stderr)
+            lines = [self._last_line(look, handle, status)]
+            if not good:
+                lines += _failure_lines(look, self._runner, handle, status, streamed)
+            _output.say("\n".join(lines))
+
+    def _last_line(self, look: Look, handle: str, status: AppStatus) -> str:
+        took = duration(time.monotonic() - self._began)
+        again = status.num_restarts
+        restarts = f", {again} restart{'s' if again > 1 else ''}" if again > 0 else ""
+        name = look.bold(parse_app_handle(handle).app_id)
+        mark, state = look.mark(status.state), look.state(status.state)
+        return f"{mark} {name} {state} after {took}{restarts}"
+
+
+def _failure_lines(
+    look: Look, runner: Runner, handle: str, status: AppStatus, streamed: bool
+) -> list[str]:
+    """The cause, the last lines where they are not on the screen, and the next command."""
+    lines: list[str] = []
+    found = explained(runner, handle, status.state)
+    if found is not None:
+        lines += look.wrap(f"  {look.bold(found.cause.value)}: {found.summary}", "  ")
+        where = [e.text for e in found.evidence if e.source == "exception"]
+        place = where[0].rpartition(" (")[2].rstrip(")") if where and "(" in where[0] else ""
+        if place:
+            lines.append(f"  {look.dim(f'at {place}')}")
+    failed = getattr(runner, "failed_replicas", _none_known)(handle)
+    replicas = sum(len(role.replicas) for role in status.roles)
+    for replica in failed[:1]:
+        if not streamed or replicas > 1:
+            prefix = f"  {replica.role}/{replica.replica} {look.sign('bar')} "
+            lines += [look.dim(prefix) + line.rstrip() for line in replica.last_lines]
+        if replica.log_path:
+            lines.append(f"  {look.dim(replica.log_path)}")
+    if len(failed) > 1:
+        others = ", ".join(f"{r.role}/{r.replica}" for r in failed[1:9])
+        more = f" and {len(failed) - 9} more" if len(failed) > 9 else ""
+        lines += look.wrap(f"  failed as well: {others}{more}", "  ")
+    arrow = look.sign("arrow")
+    todo = commands(handle, found) if found is not None else [f"torchx status {app_name(handle)}"]
+    return [*lines, *(f"  {arrow} {text}" for text in todo)]
+
+
+def failure_text(runner: Runner, handle: str, status: AppStatus) -> str:
+    """Final state, and of each failed replica exit code, reason, last lines and log file."""
+    lines = [f"job `{handle}` {status.state}"]
+    failed = getattr(runner, "failed_replicas", _none_known)(handle)
+    for replica in failed:
+        attempt = f", attempt {replica.attempt}" if replica.attempt else ""
+        lines.append(f"  {replica.role}/{replica.replica}{attempt}: {_ending(replica)}")
+        lines += [f"    | {line.rstrip()}" for line in replica.last_lines]
+        if replica.log_path:
+            lines.append(f"    log: {replica.log_path}")
+    if not failed:
+        lines.append(status.format())
+    elif status.msg and not any(str(replica.reason) in status.msg for replica in failed):
+        lines.append(f"  {status.msg}")
+    found = explained(runner, handle, status.state)
+    if found is not None:
+        lines.append(f"  why: {found.line}")
+    return "\n".join(lines).rstrip()
+
+
+def _none_known(_handle: str) -> list[Any]:
+    return []
+
+
+def _ending(replica: Any) -> str:  # a FailedReplica, or what a stand-in gives
+    reason = str(replica.reason or "")
+    how = _exit_text(replica.exit_code)
+    told = how.rpartition(" ")[2]  # the number or the name of the signal
+    if not how or (reason and told in reason):
+        return reason or "failed"
+    return f"{how}, {reason}" if reason else how
+
+
+def _exit_text(code: int | None) -> str:
+    if code is None:
+        return ""
+    if code >= 0:
+        return f"exit code {code}"
+    import signal
+
+    try:
+        return f"killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"killed by signal {-code}"

@@ -1,0 +1,236 @@
+"""``torchx doctor``: what each scheduler needs, what of it is there, and how to mend the rest."""
+
+import argparse
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from torchx._home import home_dir
+from torchx._words import did_you_mean
+from torchx.cli import _arguments, _output
+from torchx.cli._look import Look
+from torchx.cli.cmd_base import SubCommand
+from torchx.errors import NotInstalled, TorchXError
+from torchx.runner import Runner, config, get_runner
+from torchx.schedulers import get_scheduler_factories
+from torchx.schedulers.checkups import (
+    Checkup,
+    Finding,
+    Verdict,
+    broken,
+    folder_finding,
+    neutral,
+    ok,
+)
+from torchx.schedulers.checkups import warning as warn
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+EPILOG = """\
+`broken` keeps jobs from running, and ends the command with 1; `neutral` is not set up.
+With -s, a scheduler that is not set up is broken.
+
+examples:
+  torchx doctor
+  torchx doctor -s slurm
+  torchx doctor --json"""
+
+TIMEOUT_S = 10.0
+"""After which the command ends, whatever has answered by then."""
+_OURS = "torchx"
+_SETUP_SHARE = 0.9
+"""Of that time, for making the schedulers."""
+
+Row = tuple[str, str, Finding]
+"""Scheduler, check and finding."""
+
+
+class CmdDoctor(SubCommand):
+    """Checks all schedulers at once."""
+
+    def add_arguments(self, subparser: argparse.ArgumentParser) -> None:
+        subparser.description = "Check what each scheduler needs, and say how to mend it."
+        subparser.epilog = EPILOG
+        subparser.add_argument(
+            "-s",
+            "--schedulers",
+            type=str,
+            default="",
+            metavar="NAME[,...]",
+            help="only these schedulers (default: all)",
+        )
+        _arguments.add_json(subparser)
+
+    def run(self, args: argparse.Namespace) -> None:
+        chosen = [name.strip() for name in args.schedulers.split(",") if name.strip()]
+        for name in chosen:
+            _arguments.check_scheduler(name)
+        with get_runner() as runner:
+            names = chosen or runner.scheduler_backends()
+            rows = [*_examined(runner, names)]
+        rows = [_wanted(row) if chosen else row for row in rows]
+        options = _option_lines(rows)
+        if args.json:
+            _output.out_json(_to_json(rows, options))
+        else:
+            _output.out(_text(rows, options))
+        if any(finding.verdict is Verdict.BROKEN for _, _, finding in rows):
+            raise SystemExit(1)
+
+
+def _wanted(row: Row) -> Row:
+    """A scheduler that was asked for by name must be set up."""
+    name, check, finding = row
+    if finding.verdict is Verdict.NEUTRAL and finding.text.startswith("not set up"):
+        return name, check, broken(finding.text, finding.fix)
+    return row
+
+
+# -- examining -----------------------------------------------------------------------------------
+
+
+def _examined(runner: Runner, names: "Sequence[str]") -> Iterator[Row]:
+    """All findings, in the order of the schedulers; each check runs in a thread of its own."""
+    deadline = time.monotonic() + TIMEOUT_S
+    groups: list[tuple[str, list[tuple[str, _Task]]]] = []
+    setups = {name: _Task(lambda name=name: runner.checkups(name)) for name in names}  # type: ignore[misc]  # mypy does not infer lambdas with defaults
+    groups.append((_OURS, [(check.name, _Task(check.check)) for check in _own_checkups()]))
+    for name, setup in setups.items():
+        made = setup.result(deadline - TIMEOUT_S * (1 - _SETUP_SHARE))
+        if isinstance(made, Finding):
+            groups.append((name, [("setup", _Task(lambda made=made: made))]))  # type: ignore[misc]  # as above
+        else:
+            groups.append((name, [(check.name, _Task(check.check)) for check in made]))
+    for name, tasks in groups:
+        for check, task in tasks:
+            found = task.result(deadline)
+            yield name, check, found if isinstance(found, Finding) else neutral("no answer")
+
+
+class _Task:
+    """One call in a thread of its own, which nobody waits for longer than wanted."""
+
+    def __init__(self, call: "Callable[[], Finding | Sequence[Checkup]]") -> None:
+        self._results: queue.Queue[Finding | Sequence[Checkup]] = queue.Queue()
+        threading.Thread(target=self._run, args=(call,), daemon=True).start()
+
+    def _run(self, call: "Callable[[], Finding | Sequence[Checkup]]") -> None:
+        try:
+            self._results.put(call())
+        except NotInstalled as err:
+            self._results.put(neutral(f"not set up: {err}"))
+        except TorchXError as err:
+            self._results.put(broken(str(err).partition("\n")[0], ""))
+        except Exception as err:  # noqa: BLE001  a plugin may fail in any way, the others go on
+            self._results.put(broken(f"the check failed: {type(err).__name__}: {err}", ""))
+
+    def result(self, deadline: float) -> "Finding | Sequence[Checkup]":
+        """What the call gave, or that it gave nothing in time."""
+        try:
+            return self._results.get(timeout=max(deadline - time.monotonic(), 0.0))
+        except queue.Empty:
+            return broken(f"no answer within {TIMEOUT_S:g} s", "Look at the network")
+
+
+def _own_checkups() -> list[Checkup]:
+    return [Checkup("home", _home), Checkup("config", _config)]
+
+
+def _home() -> Finding:
+    return folder_finding(home_dir(), "records in")
+
+
+def _config() -> Finding:
+    """Whether the config files can be read, and have no sections that nothing reads."""
+    files = config.find_configs()
+    if not files:
+        return neutral("no .torchxconfig", "torchx configure")
+    config.load_sections(prefix="component")  # says what cannot be read
+    known = [*get_scheduler_factories(), "cli", "component", "torchx", "tracker"]
+    for path in files:
+        for name in _sections(path):
+            word = name.partition(":")[0]
+            if word not in known:
+                text = f"nothing reads section [{name}] of {path}.{did_you_mean(word, known)}"
+                return warn(text, "torchx runopts")
+    return ok(", ".join(os.path.abspath(path) for path in files))
+
+
+def _sections(path: str) -> list[str]:
+    import re
+
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return re.findall(r"^\[([^\]]+)\]", file.read(), re.MULTILINE)
+
+
+# -- showing -------------------------------------------------------------------------------------
+
+_SIGNS = {
+    Verdict.OK: ("fine", "green"),
+    Verdict.WARNING: ("warn", "yellow"),
+    Verdict.BROKEN: ("bad", "red"),
+    Verdict.NEUTRAL: ("wait", "gray"),
+}
+
+
+def _text(rows: list[Row], options: list[str]) -> str:
+    look = Look()
+    width = max(len(check) for _, check, _ in rows)
+    lines: list[str] = []
+    last = ""
+    for name, check, finding in rows:
+        if name != last:
+            lines += ([""] if lines else []) + [look.bold(name)]
+            last = name
+        sign, color = _SIGNS[finding.verdict]
+        head = f"  {look.paint(look.sign(sign), color)} {check.ljust(width)}  "
+        text = finding.text if finding.verdict is not Verdict.NEUTRAL else look.dim(finding.text)
+        if not look.terminal:
+            head = f"  {finding.verdict.value.ljust(7)} {check.ljust(width)}  "
+        lines += _hanging(look, head, text, width + 6)
+        if finding.fix and finding.verdict is not Verdict.OK:
+            lines.append(f"{' ' * (width + 6)}{look.sign('arrow')} {finding.fix}")
+    if options:
+        lines += ["", look.dim("# for .torchxconfig"), *options]
+    return "\n".join(lines)
+
+
+def _hanging(look: Look, head: str, text: str, indent: int) -> list[str]:
+    """The text behind the head; what is too long goes on below its beginning."""
+    if look.width < 2 * indent:
+        return [head.rstrip(), *look.wrap(f"    {text}", "    ")]
+    first, *rest = look.wrap(f"{' ' * indent}{text}", " " * indent)
+    return [head + first.lstrip(), *rest]
+
+
+def _option_lines(rows: list[Row]) -> list[str]:
+    """What was found to fit, as lines of a config file."""
+    lines: list[str] = []
+    found: dict[str, dict[str, str]] = {}
+    for name, _, finding in rows:
+        found.setdefault(name, {}).update(finding.options)
+    for name, options in found.items():
+        if options:
+            lines += [f"[{name}]", *(f"{key} = {value}" for key, value in options.items())]
+    return lines
+
+
+def _to_json(rows: list[Row], options: list[str]) -> dict[str, object]:
+    return {
+        "checks": [
+            {
+                "scheduler": None if name == _OURS else name,
+                "check": check,
+                "verdict": finding.verdict.value,
+                "text": finding.text,
+                "fix": finding.fix or None,
+                "options": dict(finding.options),
+            }
+            for name, check, finding in rows
+        ],
+        "config": options,
+    }

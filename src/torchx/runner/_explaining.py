@@ -1,0 +1,54 @@
+"""Verbs of the runner that explain: apps, and what schedulers need."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from torchx.runner._calls import recorded_call
+from torchx.runner._session import Session, method_of
+from torchx.specs.api import AppHandle
+
+if TYPE_CHECKING:
+    from torchx.schedulers.api import AppSnapshot
+    from torchx.schedulers.causes import Explanation
+    from torchx.schedulers.checkups import Checkup
+
+
+class ExplainingVerbs(Session):
+    """Tells why apps are in their state, and what keeps schedulers from running them."""
+
+    def explain(self, app_handle: AppHandle, *, free: bool = False) -> "Explanation | None":
+        """Why the app waits, failed or was lost; ``None`` if the scheduler does not know it.
+
+        Args:
+            free: ``None`` as well where that takes more than the look that is under way.
+        """
+        scheduler, app_id, backend = self._find(app_handle)
+        if free and not has_look(scheduler):
+            return None
+        with recorded_call("explain", backend, app_id):
+            found: Explanation | None = method_of(scheduler, "explain", backend)(app_id)
+            return found
+
+    def overview(self, app_handle: AppHandle, *, free: bool = False) -> "AppSnapshot | None":
+        """All that is known of the app and its replicas; ``None`` if the app is unknown.
+
+        Args:
+            free: ``None`` as well where that takes more than the look that is under way.
+        """
+        scheduler, app_id, backend = self._find(app_handle)
+        if free and not has_look(scheduler):
+            return None
+        with recorded_call("overview", backend, app_id):
+            found: AppSnapshot | None = method_of(scheduler, "overview", backend)(app_id)
+            return found
+
+    def checkups(self, scheduler: str) -> "Sequence[Checkup]":
+        """What ``torchx doctor`` checks of a scheduler."""
+        found = getattr(self._scheduler(scheduler), "checkups", None)  # older ones may lack it
+        return found() if found is not None else ()
+
+
+def has_look(scheduler: object) -> bool:
+    """Whether all that is asked within ``one_look`` is one question to the backend."""
+    found = getattr(scheduler, "has_look", None)  # those of other packages may lack it
+    return found is not None and bool(found())

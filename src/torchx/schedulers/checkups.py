@@ -1,0 +1,25 @@
+"""What authors of schedulers tell ``torchx doctor`` with."""
+
+from ._core.checkups import (
+    Checkup,
+    Finding,
+    Verdict,
+    broken,
+    folder_finding,
+    missing_programs,
+    neutral,
+    ok,
+    warning,
+)
+
+__all__ = [
+    "Checkup",
+    "Finding",
+    "Verdict",
+    "broken",
+    "folder_finding",
+    "missing_programs",
+    "neutral",
+    "ok",
+    "warning",
+]

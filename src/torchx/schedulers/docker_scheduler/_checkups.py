@@ -1,0 +1,68 @@
+"""What jobs in containers need: Docker's Python package, a daemon that answers, its space."""
+
+import os
+import shutil
+from importlib.util import find_spec
+from typing import Any
+
+from torchx._docker import connect, docker_host
+from torchx.errors import BackendUnavailable
+from torchx.schedulers._core.checkups import Checkup, Finding, broken, neutral, ok, warning
+
+_SOCKET = "unix://"
+_LEAST_FREE = 5 << 30
+
+
+def checkups() -> list[Checkup]:
+    """All checks; one alone where Docker is not set up."""
+    absent = _absent()
+    if absent is not None:
+        return [Checkup("daemon", lambda: absent)]
+    return [Checkup("daemon", _daemon), Checkup("space", _space), Checkup("GPUs", _gpus)]
+
+
+def _absent() -> Finding | None:
+    host = docker_host()
+    if host.startswith(_SOCKET):
+        path = "/" + host[len(_SOCKET) :].lstrip("/")
+        if not os.path.exists(path):
+            return neutral(f"not set up: there is no daemon at {host}", "Start Docker")
+        if not os.access(path, os.R_OK | os.W_OK):
+            return broken(f"this user may not use {path}", "sudo usermod -aG docker $USER")
+    if find_spec("docker") is None:
+        return neutral("not set up: Docker's Python package", "pip install 'torchx[docker]'")
+    return None
+
+
+def _info() -> Any:  # of Docker's SDK
+    client = connect()
+    try:
+        return client.info()
+    finally:
+        client.close()
+
+
+def _daemon() -> Finding:
+    try:
+        info = _info()
+    except BackendUnavailable as err:
+        return broken(str(err), "Start Docker, or set DOCKER_HOST")
+    version = info.get("ServerVersion", "of an unknown version")
+    return ok(f"Docker {version} at {docker_host()}, {info.get('NCPU', '?')} CPUs,"
+              f" {(info.get('MemTotal') or 0) / (1 << 30):.0f} GB")  # fmt: skip
+
+
+def _space() -> Finding:
+    root = str(_info().get("DockerRootDir") or "")
+    if not os.path.isdir(root):
+        return neutral("the daemon's disk is on another machine")
+    free = shutil.disk_usage(root).free
+    text = f"{free / (1 << 30):.1f} GB free for images in {root}"
+    return ok(text) if free >= _LEAST_FREE else warning(text, "docker system prune")
+
+
+def _gpus() -> Finding:
+    runtimes = _info().get("Runtimes") or {}
+    if "nvidia" in runtimes:
+        return ok("containers can use NVIDIA GPUs")
+    return neutral("containers cannot use GPUs: the NVIDIA runtime is not there")
