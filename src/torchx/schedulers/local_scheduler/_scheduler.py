@@ -244,13 +244,16 @@ class LocalScheduler(Scheduler[Opts]):
         running = [*_active(store)]
         running.sort(key=lambda item: -item[0].created_ns)
         for record, state in running:
-            yield AppSnapshot(record.app_id, name=record.name, native_state=state)
+            times = (record.created_ns, 0)
+            yield AppSnapshot(record.app_id, name=record.name, native_state=state, times_ns=times)
         seen = {record.app_id for record, _ in running}
         states = AppState.__members__
         for row in store.finished():
             if row[0] not in seen:
                 state = states.get(row[2], AppState.UNKNOWN)
-                yield AppSnapshot(row[0], name=row[5], native_state=state)
+                yield AppSnapshot(
+                    row[0], name=row[5], native_state=state, times_ns=(row[3], row[4])
+                )
 
     def describe_native(self, app_id: str) -> AppDryRunInfo[PopenRequest] | None:
         """The request that was submitted, with its app."""
