@@ -13,6 +13,7 @@ GROUND = [
     "_files",
     "_filesystem",
     "_home",
+    "_outages",
     "_projects",
     "_retry",
     "_secrets",

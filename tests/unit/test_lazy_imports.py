@@ -78,6 +78,7 @@ LISTED = [
     Waits("torchx.runner._calls", "torchx.runner.events", CLIENT),
     Waits("torchx.runner._inside", "torchx.schedulers._core.ports", CLIENT),
     Waits("torchx.runner.api", "torchx.runner._watching", CLIENT),
+    Waits("torchx.runner.api", "torchx._outages", CLIENT),
     Waits("torchx.runner.api", "torchx.specs.finder", COMPONENT),
     Waits("torchx.specs.finder", "torchx.specs.*", COMPONENT),
     Waits("torchx.specs.builders", "torchx.specs._component_parser", COMPONENT),

@@ -2,7 +2,6 @@
 
 import argparse
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TextIO
 
@@ -20,12 +19,13 @@ from torchx.cli._log_query import (
     parse_regex,
     parse_time,
 )
+from torchx.cli._log_start import StartWait
 from torchx.cli._look import is_terminal
 from torchx.cli.cmd_base import SubCommand
-from torchx.errors import LogsNotFound, UnresolvedApp, UnsupportedRequest
+from torchx.errors import BackendUnavailable, LogsNotFound, UnresolvedApp, UnsupportedRequest
 from torchx.runner import Runner, get_runner
 from torchx.schedulers.api import LogBlock, LogReport, Stream, one_look
-from torchx.specs import AppDef
+from torchx.specs import AppDef, AppStatus
 from torchx.specs.api import is_started
 from torchx.util.colors import ENDC, GREEN
 
@@ -56,10 +56,9 @@ examples:
   torchx log HANDLE --since 10m --regex Error
   torchx log --verify HANDLE                      is every line there?"""
 
-_FIRST_POLL_S = 0.05
-_LAST_POLL_S = 1.0
 
 _Replicas = Sequence[tuple[str, int]]
+_Opened = tuple[_Replicas, Iterator[LogBlock] | None]
 
 
 class CmdLog(SubCommand):
@@ -237,29 +236,33 @@ def _print_logs(printer: LogPrinter, runner: Runner, target: LogTarget, query: L
     return True
 
 
-def _open_when_started(
-    runner: Runner, target: LogTarget, query: LogQuery
-) -> "tuple[_Replicas, Iterator[LogBlock] | None] | None":
+def _open_when_started(runner: Runner, target: LogTarget, query: LogQuery) -> _Opened | None:
     """The replicas of an app that has started and their merged output; `None` if there is no such
     app."""
-    pause_s = _FIRST_POLL_S
-    told = False
+    start = StartWait(target, query.should_tail)
     while True:
-        with one_look():
-            status = runner.status(target.handle)
-            app = None
-            if status is not None and is_started(status.state):
-                app = runner.describe(target.handle)
-            if app is not None:
-                replicas = _replicas_of(app, target)
-                return replicas, _merged_blocks(runner, target.handle, replicas, query)
-        if status is None or is_started(status.state):
-            return None
-        if not told:
-            told = True
-            _output.log().info("Waiting for app `%s` to start: %s", target.app_id, status.state)
-        time.sleep(pause_s)
-        pause_s = min(pause_s * 2, _LAST_POLL_S)
+        try:
+            status, opened = _open_if_started(runner, target, query)
+        except BackendUnavailable as err:
+            start.is_away(err)
+            continue
+        if opened is not None or status is None or is_started(status.state):
+            return opened
+        start.is_ahead(status)
+
+
+def _open_if_started(
+    runner: Runner, target: LogTarget, query: LogQuery
+) -> tuple[AppStatus | None, _Opened | None]:
+    with one_look(fresh=True):
+        status = runner.status(target.handle)
+        if status is None or not is_started(status.state):
+            return status, None
+        app = runner.describe(target.handle)
+        if app is None:
+            return status, None
+        replicas = _replicas_of(app, target)
+        return status, (replicas, _merged_blocks(runner, target.handle, replicas, query))
 
 
 def _replicas_of(app: AppDef, target: LogTarget) -> _Replicas:

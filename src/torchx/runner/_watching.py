@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from torchx._startup.lazy_logger import get_logger
-from torchx.errors import BackendUnavailable, ProgramNotFound
+from torchx.errors import BackendUnavailable
 from torchx.schedulers.api import describe_failure
 from torchx.specs.api import NONE, AppState, AppStatus
 
@@ -48,37 +48,6 @@ class Pauses:
             return
         self._extra_s = min(max(2 * self._extra_s, _SHORTEST_PAUSE_S), self._interval_s)
         time.sleep(self._extra_s)
-
-
-class Outage:
-    """A backend that cannot be reached: reported once, and when it is back.
-
-    Args:
-        longest_s: seconds after which the error is raised.
-    """
-
-    def __init__(self, backend: str, longest_s: float) -> None:
-        self._backend = backend
-        self._longest_s = longest_s
-        self._since: float | None = None
-
-    def note(self, err: BackendUnavailable) -> None:
-        """Reports the beginning of an outage; raises the error if it is long or does not pass."""
-        if isinstance(err, ProgramNotFound):
-            raise err
-        now = time.monotonic()
-        if self._since is None:
-            self._since = now
-            logger.warning("`%s` cannot be reached, trying again: %s", self._backend, err)
-        elif now - self._since > self._longest_s:
-            raise err
-
-    def over(self) -> None:
-        """Reports that the backend answers again, if it was away."""
-        if self._since is not None:
-            away_s = time.monotonic() - self._since
-            logger.warning("`%s` answers again after %.0f s", self._backend, away_s)
-            self._since = None
 
 
 class Changes:

@@ -303,7 +303,8 @@ class Runner(LogVerbs, EndingVerbs, InsideVerbs, ExplainingVerbs):
             BackendUnavailable: if the scheduler cannot be reached for ``AWAY_S`` seconds.
         """
         scheduler, app_id, backend = self._find(app_handle)
-        from torchx.runner._watching import Changes, FailureWatch, Outage, Pauses
+        from torchx._outages import Outage
+        from torchx.runner._watching import Changes, FailureWatch, Pauses
 
         with recorded_call("wait", backend, app_id):
             pauses = Pauses(scheduler, app_id, wait_interval)
@@ -313,7 +314,7 @@ class Runner(LogVerbs, EndingVerbs, InsideVerbs, ExplainingVerbs):
             changes = Changes(explain, app_id, app_handle)
             while True:
                 try:
-                    with one_look():
+                    with one_look(fresh=True):
                         status = self.status(app_handle)
                         failure.look()
                         if status is not None:

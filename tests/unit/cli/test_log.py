@@ -27,7 +27,7 @@ from torchx.cli.cmd_log import (
     print_log_lines,
     validate,
 )
-from torchx.errors import UnsupportedRequest
+from torchx.errors import BackendUnavailable, UnsupportedRequest
 from torchx.runner import Runner
 from torchx.schedulers.api import LogBlock, Stream
 from torchx.specs import AppDef, AppState, AppStatus, Role
@@ -248,6 +248,41 @@ def test_an_app_that_is_pending_is_waited_for(caplog: pytest.LogCaptureFixture) 
     runner = StandIn([AppState.SUBMITTED, AppState.PENDING, AppState.RUNNING])
     assert len(logs(runner, "k://s/app")) == 4
     assert caplog.text.count("Waiting") == 1
+
+
+class Away(StandIn):
+    """A backend that is away for some of the looks."""
+
+    def __init__(self, states: list[Any]) -> None:
+        super().__init__(states)
+
+    def status(self, handle: str) -> AppStatus | None:
+        if isinstance(self.states[0], Exception):
+            raise self.states.pop(0)
+        return super().status(handle)
+
+
+DOWN = BackendUnavailable("nobody answers")
+
+
+@pytest.mark.parametrize(
+    ("states", "follow"),
+    [
+        ([AppState.PENDING, DOWN, DOWN, AppState.PENDING, AppState.RUNNING], False),
+        ([DOWN, AppState.PENDING, AppState.RUNNING], True),
+    ],
+)
+def test_waiting_for_the_start_outlives_an_outage(
+    states: list[Any], follow: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert len(logs(Away(states), "k://s/app", should_tail=follow)) == 4
+    assert caplog.text.count("cannot be reached, trying again: nobody answers") == 1
+    assert caplog.text.count("answers again") == 1
+
+
+def test_a_backend_that_is_away_at_the_first_look_is_an_error() -> None:
+    with pytest.raises(BackendUnavailable):
+        logs(Away([DOWN, AppState.RUNNING]), "k://s/app")
 
 
 def test_a_missing_app_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:

@@ -239,6 +239,14 @@ def test_an_empty_list_is_a_header(torchx: Callable[..., Any]) -> None:
     assert len(result.out.splitlines()) == 2
 
 
+def test_waiting_for_a_status_ends_with_the_job(torchx: Callable[..., Any]) -> None:
+    handle = torchx("run", "--detach", "utils.sh", "--", "sh", "-c", "sleep 1; exit 3").out.strip()
+    result = torchx("status", "--wait", "--exit-status", handle)
+    assert result.code == 1
+    assert "FAILED" in result.out
+    assert "exited with code 3" in result.out
+
+
 def test_a_local_job_is_seen_by_every_command(torchx: Callable[..., Any]) -> None:
     handle = torchx("run", "utils.echo", "--msg", "hi").out.strip()
     assert f"{handle}  echo      SUCCEEDED" in torchx("list").out

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tests.unit.runner.fakes import FakeScheduler, FullScheduler, an_app, runner_of
+from torchx._outages import Outage
 from torchx.errors import BackendUnavailable, UnsupportedRequest
 from torchx.runner import Runner, get_runner
-from torchx.runner._watching import Outage
 from torchx.runner.api import get_configured_trackers
 from torchx.schedulers.api import DescribeAppResponse, ListAppResponse, Scheduler, Stream
 from torchx.specs import AppState, MalformedAppHandleException, UnknownAppException

@@ -11,12 +11,19 @@ _seen: ContextVar[_Seen | None] = ContextVar("torchx_seen", default=None)
 
 
 class one_look:
-    """Within this context an app is looked at once; contexts within it share its snapshots."""
+    """Within this context an app is looked at once; contexts within it share its snapshots.
+
+    Args:
+        fresh: share nothing with the context around: what waits looks again and again.
+    """
 
     _token: "Token[_Seen | None] | None" = None
 
+    def __init__(self, fresh: bool = False) -> None:
+        self._fresh = fresh
+
     def __enter__(self) -> None:
-        if _seen.get() is None:
+        if self._fresh or _seen.get() is None:
             self._token = _seen.set({})
 
     def __exit__(self, *_: object) -> None:

@@ -19,8 +19,8 @@ from .calls import (
     call,
 )
 from .errors import (
-    AlreadyExists,
     AnswerLost,
+    ApiError,
     Conflict,
     Expired,
     NotFound,
@@ -125,10 +125,6 @@ class KubeClient:
         while True:
             try:
                 return document(request, self._send(request), self.user)
-            except AlreadyExists:
-                if unsure and (found := self._ours(kind, namespace, body)):
-                    return found
-                raise
             except (AnswerLost, NotSent, ServerBusy, Conflict) as err:
                 turned_away = isinstance(err, (NotSent, Conflict)) or _too_many(err)
                 unsure = unsure or not turned_away
@@ -137,6 +133,10 @@ class KubeClient:
                     return found
                 if not more:
                     raise
+            except ApiError:
+                if unsure and (found := self._ours(kind, namespace, body)):
+                    return found
+                raise
 
     def _ours_after(
         self, err: Exception, kind: Kind, namespace: str, body: Object
@@ -156,6 +156,11 @@ class KubeClient:
             return None
         mark = _mark(body)
         return found if mark and _mark(found) == mark else None
+
+    def hurried(self, most_s: float) -> "KubeClient":
+        """The same client for calls that are not worth waiting for longer."""
+        patience = Patience(timeout_s=most_s, pauses_s=(0.2,), longest_pause_s=1, total_s=most_s)
+        return KubeClient(self.transport, self.user, patience, self._pause)
 
     def validate(self, kind: Kind, namespace: str, body: Object) -> Object:
         """Lets the server check an object, unknown fields included, without creating it.

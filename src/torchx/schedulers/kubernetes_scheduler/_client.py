@@ -32,7 +32,16 @@ from torchx.schedulers._kube.apps.look import (
 from torchx.schedulers._kube.apps.snapshots import build_snapshot
 from torchx.schedulers._kube.calls import CONFIG_MAPS, SERVICES, VOLCANO_COMMANDS, Kind
 from torchx.schedulers._kube.client import MARK, KubeClient
-from torchx.schedulers._kube.errors import AlreadyExists, MissingKind, NotFound
+from torchx.schedulers._kube.errors import (
+    AlreadyExists,
+    ApiError,
+    Forbidden,
+    MissingKind,
+    NotFound,
+    NotSent,
+    ServerBusy,
+    Untrusted,
+)
 from torchx.schedulers.api import AppSnapshot, AppState
 from torchx.schedulers.ids import random_id
 
@@ -84,11 +93,12 @@ def _create_job(
     try:
         body = _marked(_unqueued(body, job), mark)
         made = kube.create(KINDS[job.api].kind, job.namespace, body)
-    except AlreadyExists:
-        begun.remove(name)  # it is somebody else's
+    except (ApiError, NotSent, Untrusted) as err:
+        if not isinstance(err, ServerBusy):
+            begun.remove(name)  # it was not made; one that exists is somebody else's
+        if isinstance(err, MissingKind):
+            raise _no_operator(kube, job.api, err) from None
         raise
-    except MissingKind as err:
-        raise _no_operator(kube, job.api, err) from None
     for key in ("backoffLimitPerIndex", "maxFailedIndexes"):
         if key in body["spec"] and key not in made["spec"]:
             msg = (
@@ -240,7 +250,12 @@ def look(
     pods = kube.list_objects(select(KINDS["job"].kind, namespace, name)[1])
     found = kind_of_pods(pods.items)
     for kind in [found] if found is not None else KINDS.values():
-        looked = look_at(kube, kind.kind, namespace, name, pods)
+        try:
+            looked = look_at(kube, kind.kind, namespace, name, pods)
+        except Forbidden:
+            if kind is found or kind.api == "job":
+                raise
+            continue  # who may not look at this kind has none of it
         if looked is not None:
             return looked, kind
     return None
@@ -252,7 +267,13 @@ def list_apps(
     """All apps of TorchX in a namespace, the latest first."""
     found: list[tuple[str, ObjectKind, App]] = []
     for kind in kinds:
-        jobs = list_ours(kube, kind.kind, namespace)
+        try:
+            jobs = list_ours(kube, kind.kind, namespace)
+        except Forbidden as err:
+            if kind.api == "job":
+                raise
+            logger.debug("apps of `job_api=%s` are not listed: %s", kind.api, err)
+            continue
         for app_id, own in group_jobs(jobs).items():
             app = parse_app(app_id, own, ())
             if app is not None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import BackendUnavailable, InvalidInput, TorchXError
 from torchx.schedulers._kube.apps.clusters import Clusters, Home
+from torchx.schedulers._kube.apps.labels import label_value
 from torchx.schedulers._kube.apps.snapshots import build_snapshot
 from torchx.schedulers.api import (
     AppSnapshot,
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
     from torchx.schedulers._kube.pods import PodPort
     from torchx.schedulers.causes import Rule
     from torchx.schedulers.checkups import Checkup
+
+_VALIDATION_S = 10.0
+"""How long a dry run waits for each answer of the cluster."""
 
 logger = get_logger(__name__)
 
@@ -119,13 +123,13 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
     def _validate_on_server(self, job: KubernetesJob) -> None:
         """Lets the cluster check the objects; where it cannot be reached, that is said."""
         home = (job.kubeconfig, job.context)
-        if why := self._clusters.reachable(home):
-            logger.info("the objects are not checked: %s", why)
+        if self._clusters.reachable(home):  # it says why not
+            logger.info("the objects are not checked, as there is no cluster to ask")
             return
         from ._client import validate
 
         try:
-            validate(self._clusters.kube(home), job)
+            validate(self._clusters.kube(home).hurried(_VALIDATION_S), job)
         except BackendUnavailable as err:
             logger.warning("the objects are not checked by the cluster: %s", err)
 
@@ -164,6 +168,8 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         from ._client import look, pod_group
 
         home, namespace, name = self._clusters.place(app_id)
+        if name != label_value(name):
+            return None  # no object can have such a name
         kube = self._clusters.kube(home)
         found = look(kube, namespace, name, self._kinds.get(app_id))
         if found is None:

@@ -1,20 +1,23 @@
 """What happens when the backend refuses, is away or is missing, and how often it is asked."""
 
+import io
 import re
 import threading
 from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
 
+from torchx.cli.cmd_log import get_logs
 from torchx.errors import BackendUnavailable, TorchXError
 from torchx.schedulers.api import AppDef, CfgVal, DescribeAppResponse, Scheduler
 from torchx.schedulers.ids import random_id
 from torchx.specs.api import AppState, BindMount, Resource, is_terminal, macros
 from torchx.testing._contract.jobs import APP, REFUSED, WORKER, ContractParts, Jobs
 from torchx.testing._contract.life import FOREVER
-from torchx.testing._contract.states import Watching
+from torchx.testing._contract.states import Watching, runner_of
 
 Breaks = Callable[[], AbstractContextManager[object]]
 
@@ -116,6 +119,38 @@ class FaultContract(ContractParts):
         with backend_away():
             jobs.until(lambda: fails(scheduler.describe, app_id))
         assert list(lines) == ["2\n", "3\n", "4\n", "5\n", "6\n", "end"]
+
+    def test_logs_that_are_waited_for_come_after_an_outage(
+        self,
+        scheduler: Scheduler[Any],
+        jobs: Jobs,
+        backend_away: Breaks,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """``torchx log -t`` of an app that has not started when the backend goes away."""
+        jobs.need("logs", "tail")
+        pending = threading.Event()
+        app_id = jobs.start(jobs.sh("sleep 4; printf 'the end\\n'"))
+        look, states = scheduler.describe, [AppState.PENDING]
+
+        def looking(app_id: str) -> DescribeAppResponse | None:
+            found = look(app_id)
+            if states and found is not None:
+                found.state = states.pop()
+                pending.set()
+            return found
+
+        monkeypatch.setattr(scheduler, "describe", looking)
+        out = io.StringIO()
+        identifier = f"contract://contract/{app_id}/{WORKER}"
+        with runner_of(scheduler) as runner, ThreadPoolExecutor(1) as pool:
+            following = pool.submit(get_logs, out, identifier, None, True, runner)
+            assert pending.wait(self.timeout_s)
+            with backend_away():
+                jobs.until(lambda: fails(look, app_id))
+                threading.Event().wait(0.5)  # long enough for the follower to notice
+            following.result(self.timeout_s)
+        assert out.getvalue() == f"{WORKER}/0 the end\n"
 
     def test_cancelling_on_a_backend_that_is_away_says_that_it_did_not_happen(
         self, scheduler: Scheduler[Any], jobs: Jobs, backend_away: Breaks

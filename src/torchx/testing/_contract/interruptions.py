@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -153,6 +154,72 @@ class InterruptionContract(ContractParts):
             msg = f"{len(reached)} apps were reached; what is left: {left}"
             raise AssertionError(msg) from None
 
+    def test_commands_that_watch_outlive_an_outage_and_say_so_once(
+        self,
+        scheduler_name: str,
+        jobs: Jobs,
+        backend_away: "Callable[[], AbstractContextManager[object]]",
+        tmp_path: Path,
+    ) -> None:
+        jobs.need("logs", "tail")
+        app_id = jobs.start(jobs.sh("echo one; sleep 5; echo two"))
+        handle = f"{scheduler_name}://contract/{app_id}"
+        commands = {"status": ["status", "--wait", handle], "log": ["log", "-t", handle]}
+        with ExitStack() as running:
+            watchers = {
+                name: running.enter_context(Watcher(tmp_path / name, command))
+                for name, command in commands.items()
+            }
+            jobs.until(lambda: "RUNNING" in watchers["status"].err())
+            jobs.until(lambda: "one\n" in watchers["log"].out())
+            with backend_away():
+                jobs.until(lambda: "trying again" in watchers["status"].err())
+            codes = {name: watcher.end(self.timeout_s) for name, watcher in watchers.items()}
+        assert codes == {"status": 0, "log": 0}, "".join(w.err() for w in watchers.values())
+        assert "SUCCEEDED" in watchers["status"].out()
+        assert watchers["log"].out() == f"{WORKER}/0 one\n{WORKER}/0 two\n"
+        assert [w.err().count("trying again") for w in watchers.values()] in ([1, 0], [1, 1])
+
+
+class Watcher:
+    """A command in a process of its own, whose output can be read while it runs."""
+
+    def __init__(self, folder: Path, command: list[str]) -> None:
+        folder.mkdir()
+        self._folder = folder
+        with (folder / "out").open("wb") as out, (folder / "err").open("wb") as err:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "torchx.cli.main", *command],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                env=environment(),
+            )
+
+    def __enter__(self) -> "Watcher":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def out(self) -> str:
+        """Its standard output so far."""
+        return (self._folder / "out").read_text()
+
+    def err(self) -> str:
+        """What it has said so far."""
+        return (self._folder / "err").read_text()
+
+    def end(self, timeout_s: float) -> int:
+        """Waits for its end; gives its exit code."""
+        return self._process.wait(timeout_s)
+
+
+def environment() -> dict[str, str]:
+    """That of this process, with all places that it imports from."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+
 
 def rows_of(scheduler: Scheduler[Any], names: Collection[str]) -> list[ListAppResponse]:
     """What the scheduler lists of the apps with these names."""
@@ -280,7 +347,7 @@ class Launchers:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+            env=environment(),
             start_new_session=True,
         )
 

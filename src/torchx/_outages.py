@@ -1,0 +1,42 @@
+"""What waits for something outlives a backend that is away for a while."""
+
+import time
+
+from torchx._startup.lazy_logger import get_logger
+from torchx.errors import BackendUnavailable, ProgramNotFound
+
+AWAY_S = 150.0
+"""How many seconds a backend may be away for those who wait."""
+
+logger = get_logger("torchx.runner.api")
+
+
+class Outage:
+    """A backend that cannot be reached: reported once, and when it is back.
+
+    Args:
+        longest_s: seconds after which the error is raised.
+    """
+
+    def __init__(self, backend: str, longest_s: float) -> None:
+        self._backend = backend
+        self._longest_s = longest_s
+        self._since: float | None = None
+
+    def note(self, err: BackendUnavailable) -> None:
+        """Reports the beginning of an outage; raises the error if it is long or does not pass."""
+        if isinstance(err, ProgramNotFound):
+            raise err
+        now = time.monotonic()
+        if self._since is None:
+            self._since = now
+            logger.warning("`%s` cannot be reached, trying again: %s", self._backend, err)
+        elif now - self._since > self._longest_s:
+            raise err
+
+    def over(self) -> None:
+        """Reports that the backend answers again, if it was away."""
+        if self._since is not None:
+            away_s = time.monotonic() - self._since
+            logger.warning("`%s` answers again after %.0f s", self._backend, away_s)
+            self._since = None

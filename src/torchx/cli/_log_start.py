@@ -1,0 +1,49 @@
+"""Waits for the start of an app whose logs are wanted."""
+
+import time
+
+from torchx._outages import AWAY_S, Outage
+from torchx.cli import _output
+from torchx.cli._log_query import LogTarget
+from torchx.errors import BackendUnavailable
+from torchx.specs import AppStatus
+
+_FIRST_POLL_S = 0.05
+_LAST_POLL_S = 1.0
+
+
+class StartWait:
+    """Waits for the start of an app, ever longer between two looks, and says once that it does.
+
+    Args:
+        follows: whether an outage is waited for from the first look on; else an app must have been
+            waited for before.
+    """
+
+    def __init__(self, target: LogTarget, follows: bool) -> None:
+        self._target = target
+        self._waits = follows
+        self._told = False
+        self._pause_s = _FIRST_POLL_S
+        self._outage = Outage(target.scheduler, AWAY_S)
+
+    def is_ahead(self, status: AppStatus) -> None:
+        """Takes note that the app has not started, and pauses."""
+        self._outage.over()
+        self._waits = True
+        if not self._told:
+            self._told = True
+            state = status.state
+            _output.log().info("Waiting for app `%s` to start: %s", self._target.app_id, state)
+        self._pause()
+
+    def is_away(self, err: BackendUnavailable) -> None:
+        """Takes note that the backend did not answer, and pauses; raises it if nobody waits yet."""
+        if not self._waits:
+            raise err
+        self._outage.note(err)
+        self._pause()
+
+    def _pause(self) -> None:
+        time.sleep(self._pause_s)
+        self._pause_s = min(self._pause_s * 2, _LAST_POLL_S)
