@@ -2,9 +2,12 @@
 
 import argparse
 import dataclasses
+import sys
 
 from torchx._startup.lazy_logger import get_logger
 from torchx.cli import _arguments, _output, _secrets
+from torchx.cli._describe_view import describe_text
+from torchx.cli._look import is_terminal
 from torchx.cli.cmd_base import AppHandleSubCommand, report_failure
 from torchx.runner import Runner
 from torchx.schedulers.api import one_look
@@ -42,6 +45,9 @@ class CmdDescribe(AppHandleSubCommand):
             described = _secrets.mask_app(described)
         if args.json:
             _output.out_json(described)
+            return
+        if is_terminal(sys.stdout):
+            _output.out(describe_text(described))
             return
         from pprint import pformat
 
