@@ -8,6 +8,7 @@ import pytest
 
 from tests.fake_kube.server import FakeKube
 from torchx.errors import InvalidInput, UnsupportedRequest
+from torchx.runner import get_runner
 from torchx.schedulers._kube.calls import LOCAL_QUEUES, PODS, WORKLOADS, Kind, Selection
 from torchx.schedulers._kube.client import KubeClient
 from torchx.schedulers._kube.connect import connect
@@ -201,3 +202,38 @@ def test_an_app_that_was_admitted_stays_cancelled(kube, scheduler, api):
     scheduler.cancel(app_id)
     assert ended(scheduler, app_id).state is AppState.CANCELLED
     assert all("deletionTimestamp" in pod["metadata"] for pod in listed(kube, PODS))
+
+
+# -- what `torchx doctor` says -------------------------------------------------------------------
+
+
+def findings(name: str) -> dict[str, tuple[str, dict[str, str]]]:
+    """Text and options of each check."""
+    with get_runner() as runner:
+        checks = {check.name: check.check() for check in runner.checkups(name)}
+    return {name: (found.text, dict(found.options)) for name, found in checks.items()}
+
+
+def test_the_checkup_says_what_the_cluster_has(use, kube):
+    found = findings("kubernetes")
+    assert found["kinds"][0] == "`job_api` can be: job, jobset, volcano"
+    assert found["queues"][1] == {"queue": "default", "job_api": "volcano"}
+    make_queue(kube, "q")
+    assert findings("kubernetes")["queues"][1] == {"queue": "q", "job_api": "job"}
+    use("")
+    found = findings("kubernetes")
+    assert found["kinds"][0] == "`job_api` can be: job"
+    assert found["queues"][1] == {}
+
+
+@pytest.mark.parametrize(
+    ("operators", "options"),
+    [
+        ("mcad", {"appwrapper_version": "v1beta1"}),
+        ("appwrapper", {"appwrapper_version": "v1beta2"}),
+        ("", {}),
+    ],
+)
+def test_the_checkup_says_which_app_wrappers_the_cluster_has(use, operators, options):
+    use(operators)
+    assert findings("kubernetes_mcad")["appwrappers"][1] == options
