@@ -130,6 +130,20 @@ WORKLOADS = [
     ),
     script("kube_import", import_s=Budget(2 / 3, "other")),
     script("lsf_watch", calls_per_min=Budget(31, "value")),  # 30, and the first at once
+    start(
+        "sagemaker_dryrun_echo",
+        *("torchx", "run", "--dryrun", "-s", "aws_sagemaker", "--workspace", ""),
+        *("-cfg", "role=Trainer,launch=container", "utils.sh", "--image", "i:1", "echo"),
+        times_bare=8,
+    ),
+    script("sagemaker_dryrun", seconds=Budget(0.1, "value")),
+    script(
+        "sagemaker_calls",
+        list_s=Budget(2, "value"),
+        list_calls=Budget(22, "value"),
+        wait_calls=Budget(1.1, "value"),  # an interval ends a little late
+        follow_calls_per_s=Budget(1, "value"),
+    ),
     script("slurm_watch", calls_per_min=Budget(65, "value")),
     script("slurm_follow", calls_per_min=Budget(6, "value"), cpu_ms_per_s=TENTH),
     Workload(
