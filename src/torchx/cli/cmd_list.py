@@ -2,8 +2,7 @@
 
 import argparse
 
-from torchx._words import did_you_mean
-from torchx.cli import _arguments, _output
+from torchx.cli import _arguments, _output, _selection
 from torchx.cli.argparse_util import torchxconfig_list
 from torchx.cli.cmd_base import SubCommand
 from torchx.runner import config, get_runner
@@ -30,7 +29,7 @@ class CmdList(SubCommand):
         _arguments.add_cfg(subparser)
         subparser.add_argument(
             "--state",
-            type=_states,
+            type=_selection.parse_states,
             metavar="STATE[,...]",
             help=f"only apps in these states: {', '.join(state.name for state in AppState)}",
         )
@@ -64,14 +63,3 @@ class CmdList(SubCommand):
             return
         rows = [[app.app_handle, app.name, str(app.state)] for app in apps]
         _output.out_table([HANDLE_HEADER, NAME_HEADER, STATUS_HEADER], rows)
-
-
-def _states(text: str) -> frozenset[AppState]:
-    """The states named in the text, in any case."""
-    names = [name.strip().upper() for name in text.split(",") if name.strip()]
-    for name in names:
-        if name not in AppState.__members__:
-            valid = list(AppState.__members__)
-            msg = f"`{name}` is not a state, choose from {', '.join(valid)}."
-            raise argparse.ArgumentTypeError(msg + did_you_mean(name, valid))
-    return frozenset(AppState[name] for name in names)

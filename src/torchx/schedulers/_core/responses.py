@@ -37,6 +37,8 @@ class ListAppResponse:
     state: AppState
     app_handle: str = "<NOT_SET>"
     name: str = ""
+    created_ns: int | None = None
+    """When it was launched, in nanoseconds since the epoch; ``None`` if it is not known."""
 
     def __hash__(self) -> int:
         return hash((self.app_id, self.app_handle, self.state))

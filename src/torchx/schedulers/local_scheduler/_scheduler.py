@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
+from torchx._startup.lazy_logger import get_logger
 from torchx.errors import InvalidInput, UnknownApp
 from torchx.schedulers._core.snapshot import select_replicas
 from torchx.schedulers.api import (
@@ -20,6 +21,7 @@ from torchx.schedulers.api import (
     SchedulerFeatures,
     ends_on_failure,
 )
+from torchx.settings import ENV_TORCHX_KEEP_JOBS
 from torchx.specs.api import AppDef, AppDryRunInfo, AppState, CfgVal, RetryPolicy, runopts
 
 # imported where they are needed: what submits, looks and reads (8 of the 50 ms of a dry run)
@@ -32,7 +34,7 @@ from ._compat import (
     planning,
     start_process,
 )
-from ._folders import own_logs_dir
+from ._folders import local_home, own_logs_dir
 from ._images import CWDImageProvider, ImageProvider
 from ._options import Opts
 from ._request import (
@@ -50,6 +52,8 @@ if TYPE_CHECKING:
     from ._store import Store
 
 AppId = str
+
+logger = get_logger(__name__)
 
 
 class LocalScheduler(Scheduler[Opts]):
@@ -191,6 +195,7 @@ class LocalScheduler(Scheduler[Opts]):
         except BaseException:
             launch.undo()
             raise
+        _keep_to_limit()
         return request.app_id
 
     def run_local_job(
@@ -245,13 +250,17 @@ class LocalScheduler(Scheduler[Opts]):
         running = [*_active(store)]
         running.sort(key=lambda item: -item[0].created_ns)
         for record, state in running:
-            yield AppSnapshot(record.app_id, name=record.name, native_state=state)
+            made_ns = record.created_ns or None
+            yield AppSnapshot(
+                record.app_id, name=record.name, native_state=state, created_ns=made_ns
+            )
         seen = {record.app_id for record, _ in running}
         states = AppState.__members__
         for row in store.finished():
             if row[0] not in seen:
                 state = states.get(row[2], AppState.UNKNOWN)
-                yield AppSnapshot(row[0], name=row[5], native_state=state)
+                made_ns = int(row[3]) if row[3].isdigit() else None
+                yield AppSnapshot(row[0], name=row[5], native_state=state, created_ns=made_ns)
 
     def describe_native(self, app_id: str) -> AppDryRunInfo[PopenRequest] | None:
         """The request that was submitted, with its app."""
@@ -367,6 +376,8 @@ class LocalScheduler(Scheduler[Opts]):
         return [report for r in snapshot.replicas if r.key in wanted for report in verify(r)]
 
 
+_FEW_JOBS_BYTES = 60_000
+"""An index of this size lists fewer jobs than are kept, which saves looking."""
 _MANY_REPLICAS = 100_000
 """More are not even planned, which takes memory and time, unless they could run."""
 _OUR_RUN_LOCAL_JOB = LocalScheduler.run_local_job
@@ -377,6 +388,19 @@ def _store() -> "Store":
     from ._store import Store
 
     return Store()
+
+
+def _keep_to_limit() -> None:
+    """Removes records beyond the limit; the job that was launched does not depend on it."""
+    try:
+        size = os.stat(os.path.join(local_home(), "index")).st_size
+        if size < _FEW_JOBS_BYTES and ENV_TORCHX_KEEP_JOBS not in os.environ:
+            return
+        from ._prune import keep_to_limit
+
+        keep_to_limit(_store())
+    except OSError as err:
+        logger.debug("old records stay: %s", err)
 
 
 def _active(store: "Store") -> "Iterator[tuple[JobRecord, AppState]]":
