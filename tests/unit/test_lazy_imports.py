@@ -46,7 +46,6 @@ LISTED = [
     Waits("torchx.cli.cmd_run", "torchx.cli._run_*", "a dry run launches nothing"),
     Waits("torchx.cli.cmd_run", "torchx.cli._dryrun", "for `--dryrun` alone"),
     Waits("torchx.runner.*", "torchx._launches", "a dry run launches nothing"),
-    Waits("torchx.runner._watching", "torchx.schedulers._core.explaining", FAILURE),
     Waits("torchx.cli._run_wait", "torchx.cli.cmd_log", "a dry run prints no logs"),
     Waits("torchx.cli._run_wait", "torchx.util.log_tee_helpers", "for `--tee_logs` alone"),
     Waits("torchx.cli.cmd_log", "torchx.cli._log_replicas", "for `--by-replica` alone"),
