@@ -16,6 +16,7 @@ extensions.append("kubernetes_fields")
 source_suffix = {".md": "markdown"}
 exclude_patterns = ["_build"]
 html_theme = "furo"
+html_extra_path = ["../src/torchx/cli/output.schema.json"]
 html_title = f"TorchX {release}"
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3
