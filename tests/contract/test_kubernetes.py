@@ -193,7 +193,8 @@ def faulty(cluster, action, match="", **more):
 @pytest.fixture(scope="module")
 def own_namespace():
     """Others use the cluster at the same time."""
-    assert KUBECONFIG, "set TORCHX_TEST_KUBECONFIG to the kubeconfig of a cluster for tests"
+    if not KUBECONFIG:
+        pytest.skip("set TORCHX_TEST_KUBECONFIG to the kubeconfig of a cluster for tests")
     name = f"torchx-test-{random_id()}"
     client, _ = connect(KUBECONFIG)
     client.create(NAMESPACES, "", {"metadata": {"name": name}})
