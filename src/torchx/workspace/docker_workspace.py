@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any, TextIO
 
-from torchx._projects.entry import Entry, announce
+from torchx._projects.entry import Entry, announce, open_entry
 from torchx._projects.tree import scan
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import BackendUnavailable, InvalidInput, TorchXError, UnsupportedRequest
@@ -404,8 +404,6 @@ def has_dockerfile(entries: Iterable[Entry]) -> bool:
 
 def _own_dockerfile(entries: Iterable[Entry]) -> str:
     """What a workspace's own Dockerfile holds; empty if it has none that is a plain file."""
-    from torchx._projects.entry import open_entry
-
     for entry in entries:
         if entry.path == TORCHX_DOCKERFILE and entry.kind == "file":
             with open_entry(entry) as file:

@@ -10,6 +10,7 @@ from torchx._startup.lazy_logger import get_logger
 from torchx.errors import BackendUnavailable, InvalidInput, TorchXError
 from torchx.schedulers._kube.apps.clusters import Clusters, Home
 from torchx.schedulers._kube.apps.labels import label_value
+from torchx.schedulers._kube.apps.overlays import read_overlay
 from torchx.schedulers._kube.apps.snapshots import build_snapshot
 from torchx.schedulers.api import (
     AppSnapshot,
@@ -25,7 +26,6 @@ from torchx.schedulers.ids import make_unique
 from torchx.specs.api import AppDef, AppDryRunInfo, AppState, CfgVal, runopts
 from torchx.workspace.docker_workspace import DockerWorkspaceMixin
 
-from ._compat import read_overlay
 from ._kinds import JOB_FEATURES, KINDS, ObjectKind, has_kueue, kind_for_queue
 from ._names import container_name
 from ._options import Opts
@@ -99,7 +99,7 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
             return cfg.job_api or "job", cfg
         try:
             why = self._clusters.reachable(home)
-            groups = {} if why else self._groups_of(home)
+            groups = {} if why else self._groups_of(home, _VALIDATION_S)
         except TorchXError as err:
             why = str(err)
         if why:
@@ -114,10 +114,11 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
             return api, dataclasses.replace(cfg, queue=None)
         return api, cfg
 
-    def _groups_of(self, home: Home) -> Mapping[str, Sequence[str]]:
+    def _groups_of(self, home: Home, most_s: float | None = None) -> Mapping[str, Sequence[str]]:
         """The API groups of a cluster, which are asked for once."""
         if home not in self._groups:
-            self._groups[home] = self._clusters.kube(home).groups()
+            kube = self._clusters.kube(home)
+            self._groups[home] = (kube.hurried(most_s) if most_s else kube).groups()
         return self._groups[home]
 
     def _validate_on_server(self, job: KubernetesJob) -> None:
@@ -278,7 +279,7 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
 
     def cause_rules(self) -> "Sequence[Rule]":
         """What the words of this backend mean."""
-        from ._causes import RULES
+        from torchx.schedulers._kube.apps.causes import RULES
 
         return RULES
 

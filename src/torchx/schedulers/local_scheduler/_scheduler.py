@@ -250,17 +250,25 @@ class LocalScheduler(Scheduler[Opts]):
         running = [*_active(store)]
         running.sort(key=lambda item: -item[0].created_ns)
         for record, state in running:
-            made_ns = record.created_ns or None
             yield AppSnapshot(
-                record.app_id, name=record.name, native_state=state, created_ns=made_ns
+                record.app_id,
+                name=record.name,
+                native_state=state,
+                created_ns=record.created_ns or None,
+                times_ns=(record.created_ns, 0),
             )
         seen = {record.app_id for record, _ in running}
         states = AppState.__members__
         for row in store.finished():
             if row[0] not in seen:
                 state = states.get(row[2], AppState.UNKNOWN)
-                made_ns = int(row[3]) if row[3].isdigit() else None
-                yield AppSnapshot(row[0], name=row[5], native_state=state, created_ns=made_ns)
+                yield AppSnapshot(
+                    row[0],
+                    name=row[5],
+                    native_state=state,
+                    created_ns=int(row[3]) if row[3].isdigit() else None,
+                    times_ns=(row[3], row[4]),
+                )
 
     def describe_native(self, app_id: str) -> AppDryRunInfo[PopenRequest] | None:
         """The request that was submitted, with its app."""
