@@ -293,14 +293,7 @@ class CmdRun(SubCommand):
         self._attached = local and not cfg.get("detach") and _can_detach(runner, scheduler)
         self._launching = True
         with component_errors(run_args):
-            handle = runner.run_component(
-                run_args.component_name,
-                run_args.component_args_str or run_args.component_args,
-                scheduler,
-                workspace=run_args.workspace,
-                cfg=cfg,
-                parent_run_id=run_args.parent_run_id,
-            )
+            handle = self._launch(runner, run_args)
         self._handle = handle
         from torchx.cli._run_report import RunReport, outcome_json, tell
 
@@ -316,6 +309,16 @@ class CmdRun(SubCommand):
             report.left_alone(handle, status)
         if args.json:
             tell(_output.out_json, outcome_json(handle, status or (runner.status(handle))))
+
+    def _launch(self, runner: Runner, run_args: TorchXRunArgs) -> str:
+        return runner.run_component(
+            run_args.component_name,
+            run_args.component_args_str or run_args.component_args,
+            run_args.scheduler,
+            workspace=run_args.workspace,
+            cfg=run_args.scheduler_cfg,
+            parent_run_id=run_args.parent_run_id,
+        )
 
     def _wait(
         self,

@@ -14,6 +14,7 @@ from torchx.runner._ending import EndingVerbs
 from torchx.runner._explaining import ExplainingVerbs, has_look
 from torchx.runner._inside import InsideVerbs
 from torchx.runner._logs import LogVerbs
+from torchx.runner._recorded import RecordVerbs
 from torchx.runner._trackers import get_configured_trackers
 from torchx.runner._trackers import get_tracker_factories as get_tracker_factories
 from torchx.schedulers import get_scheduler_factories
@@ -85,7 +86,7 @@ def get_runner(
     )
 
 
-class Runner(LogVerbs, EndingVerbs, InsideVerbs, ExplainingVerbs):
+class Runner(LogVerbs, EndingVerbs, InsideVerbs, ExplainingVerbs, RecordVerbs):
     """Submits apps and manages them by handle; closes its schedulers when it is closed.
 
     Args:
@@ -203,6 +204,7 @@ class Runner(LogVerbs, EndingVerbs, InsideVerbs, ExplainingVerbs):
             from torchx._launches import note_launch
 
             note_launch(handle)
+            self._note_request(scheduler, app_id, dryrun_info)
             _note_app(log, dryrun_info.app, handle)
         return handle
 

@@ -253,6 +253,11 @@ class Scheduler(abc.ABC, Generic[T]):
         """The native request of the app read back; ``None`` where that is not possible."""
         return None
 
+    def recorded_request(self, app_id: str) -> "Mapping[str, Any] | None":
+        """Hook of schedulers that record what was launched: ``version``, ``app`` and ``cfg`` as
+        plain data; ``None`` if there is no record. For others the runner keeps it."""
+        return None
+
     def exists(self, app_id: str) -> bool:
         """Whether the scheduler knows the app; a cancelled one as well."""
         if _defines(self, "look"):
