@@ -10,8 +10,9 @@ from torchx._startup.lazy_logger import get_logger
 from torchx.errors import BackendUnavailable
 from torchx.runner import _prepare
 from torchx.runner._calls import UnreadCall, recorded, recorded_call
+from torchx.runner._changes import WatchVerbs
 from torchx.runner._ending import EndingVerbs
-from torchx.runner._explaining import ExplainingVerbs, has_look
+from torchx.runner._explaining import has_look
 from torchx.runner._inside import InsideVerbs
 from torchx.runner._logs import LogVerbs
 from torchx.runner._recorded import RecordVerbs
@@ -86,7 +87,7 @@ def get_runner(
     )
 
 
-class Runner(LogVerbs, EndingVerbs, InsideVerbs, ExplainingVerbs, RecordVerbs):
+class Runner(LogVerbs, EndingVerbs, InsideVerbs, WatchVerbs, RecordVerbs):
     """Submits apps and manages them by handle; closes its schedulers when it is closed.
 
     Args:

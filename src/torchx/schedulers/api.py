@@ -268,6 +268,10 @@ class Scheduler(abc.ABC, Generic[T]):
         """Returns when the state of the app may have changed, at the latest after the time."""
         time.sleep(timeout_s)
 
+    def wait_for_any_change(self, timeout_s: float) -> None:
+        """Returns when the state of any app may have changed, at the latest after the time."""
+        time.sleep(timeout_s)
+
     def failed_replicas(self, app_id: str, max_lines: int = 10) -> _FailedReplicas:
         """The replicas whose latest attempt failed, the first failure first, as far as known."""
         with one_look():

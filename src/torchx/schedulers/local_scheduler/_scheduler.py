@@ -297,6 +297,12 @@ class LocalScheduler(Scheduler[Opts]):
 
         return RULES
 
+    def wait_for_any_change(self, timeout_s: float) -> None:
+        """Returns as soon as a job was launched or something happened to one."""
+        from ._client import wait_for_any_change
+
+        wait_for_any_change(_store(), timeout_s)
+
     # -- ending -----------------------------------------------------------------------------
 
     def end(self, snapshot: AppSnapshot) -> None:
