@@ -130,6 +130,10 @@ def keep_busy(over: threading.Event) -> None:
         subprocess.run(command, capture_output=True, timeout=60, check=False)
 
 
+SUBMITTING = ("sbatch", "srun")
+"""No questions: the second one is called by the job itself, as soon as it runs."""
+
+
 class TestSlurmPrograms(SlurmContract):
     """On programs that stand in for those of Slurm, where there is no cluster."""
 
@@ -175,7 +179,7 @@ class TestSlurmPrograms(SlurmContract):
             count += 1
             # another view of the cluster: no answer to an earlier call is at hand
             monkeypatch.setenv("SLURM_CONF", str(folder / f"slurm{count}.conf"))
-            return sum(not call.startswith("sbatch") for call in programs.calls())
+            return sum(not call.startswith(SUBMITTING) for call in programs.calls())
 
         return queries
 

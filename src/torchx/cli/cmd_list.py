@@ -1,10 +1,14 @@
 """``torchx list``: the apps of a scheduler."""
 
 import argparse
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterable
 from typing import NoReturn
 
 from torchx.cli import _arguments, _output, _selection
+from torchx.cli._list_view import list_text
+from torchx.cli._log_query import parse_count
+from torchx.cli._look import is_terminal
 from torchx.cli._watch import Screen, changed_rows
 from torchx.cli.argparse_util import torchxconfig_list
 from torchx.cli.cmd_base import SubCommand
@@ -19,8 +23,13 @@ STATUS_HEADER = "APP STATUS"
 EPILOG = """\
 examples:
   torchx list
-  torchx list -s slurm --state RUNNING,PENDING
+  torchx ps -s slurm --state RUNNING,PENDING
+  torchx list -o name --state FAILED
   torchx list --json"""
+
+
+_ROWS = 20
+"""Apps that a terminal shows unless more are asked for."""
 
 
 class CmdList(SubCommand):
@@ -37,7 +46,24 @@ class CmdList(SubCommand):
             metavar="STATE[,...]",
             help=f"only apps in these states: {', '.join(state.name for state in AppState)}",
         )
-        subparser.add_argument(
+        add = subparser.add_argument
+        add("-a", "--all", action="store_true", help=f"all apps, not the latest {_ROWS}")
+        add("-n", "--limit", type=parse_count, metavar="N", help="only the latest N apps")
+        add(
+            "-o",
+            "--output",
+            choices=("wide", "json", "yaml", "name"),
+            help="wide: all columns; json, yaml: for programs; name: handles alone",
+        )
+        add(
+            "-q",
+            "--quiet",
+            dest="output",
+            action="store_const",
+            const="name",
+            help="handles alone, as `-o name`",
+        )
+        add(
             "--watch",
             action="store_true",
             help="show each change until Ctrl-C: in place on a terminal, as lines elsewhere",
@@ -54,27 +80,61 @@ class CmdList(SubCommand):
                 cfg = _arguments.parse_cfg(scheduler, opts, args.scheduler_args)
             config.apply(scheduler=scheduler, cfg=cfg)
             if args.watch:
-                _watch(runner, scheduler, cfg, args)
-            apps: Sequence[ListAppResponse] = runner.list(scheduler, cfg or None)
-        _show(_chosen(apps, args), scheduler, args.json)
+                self._watch(runner, args, scheduler, cfg)
+            self._print(runner, args, scheduler, _chosen(runner.list(scheduler, cfg or None), args))
+
+    def _watch(
+        self, runner: Runner, args: argparse.Namespace, scheduler: str, cfg: dict[str, CfgVal]
+    ) -> NoReturn:
+        """Shows the apps and what changes of them, until it is interrupted."""
+        form = "json" if args.json else args.output
+        screen = Screen()
+        last: list[ListAppResponse] | None = None
+        for found in runner.watch_list(scheduler, cfg or None):
+            apps = _chosen(found, args)
+            if form in ("json", "yaml", "name"):
+                self._print(runner, args, scheduler, apps)
+            elif screen.redraws:
+                shown = apps if args.all else apps[: args.limit or _ROWS]
+                more = len(apps) - len(shown)
+                screen.show(list_text(runner, shown, more, form == "wide"))
+            else:
+                for handle, state in changed_rows(last, apps):
+                    _output.out(f"{handle} {state}")
+            last = apps
+        raise AssertionError("a watch of a list has no end")
+
+    def _print(
+        self,
+        runner: Runner,
+        args: argparse.Namespace,
+        scheduler: str,
+        apps: list[ListAppResponse],
+    ) -> None:
+        form = "json" if args.json else args.output
+        people = form in (None, "wide") and is_terminal(sys.stdout)
+        limit = args.limit
+        if limit is None and people and not args.all:
+            limit = _ROWS
+        shown = apps if limit is None else apps[:limit]
+        if form == "name":
+            if shown:
+                _output.out("\n".join([app.app_handle for app in shown]))
+        elif form in ("json", "yaml"):
+            _print_data(form, [_to_json(app, scheduler) for app in shown])
+        elif people:
+            more = len(apps) - len(shown)
+            _output.out(list_text(runner, shown, more, form == "wide"))
+        else:
+            rows = [[app.app_handle, app.name, str(app.state)] for app in shown]
+            _output.out_table([HANDLE_HEADER, NAME_HEADER, STATUS_HEADER], rows)
 
 
-def _chosen(apps: Sequence[ListAppResponse], args: argparse.Namespace) -> list[ListAppResponse]:
+def _chosen(apps: Iterable[ListAppResponse], args: argparse.Namespace) -> list[ListAppResponse]:
     return [app for app in apps if not args.state or app.state in args.state]
 
 
-def _show(apps: Sequence[ListAppResponse], scheduler: str, as_json: bool) -> None:
-    if as_json:
-        _output.out_json([_row_json(app, scheduler) for app in apps])
-        return
-    _output.out_table([HANDLE_HEADER, NAME_HEADER, STATUS_HEADER], _cells(apps))
-
-
-def _cells(apps: Sequence[ListAppResponse]) -> list[list[str]]:
-    return [[app.app_handle, app.name, str(app.state)] for app in apps]
-
-
-def _row_json(app: ListAppResponse, scheduler: str) -> dict[str, str]:
+def _to_json(app: ListAppResponse, scheduler: str) -> dict[str, object]:
     return {
         "handle": app.app_handle,
         "app_id": app.app_id,
@@ -84,21 +144,10 @@ def _row_json(app: ListAppResponse, scheduler: str) -> dict[str, str]:
     }
 
 
-def _watch(
-    runner: Runner, scheduler: str, cfg: dict[str, CfgVal], args: argparse.Namespace
-) -> NoReturn:
-    """Shows the apps and what changes of them, until it is interrupted."""
-    screen = Screen()
-    last: list[ListAppResponse] | None = None
-    for found in runner.watch_list(scheduler, cfg or None):
-        apps = _chosen(found, args)
-        if args.json:
-            _show(apps, scheduler, True)
-        elif screen.redraws:
-            headers = [HANDLE_HEADER, NAME_HEADER, STATUS_HEADER]
-            screen.show(_output.table_text(headers, _cells(apps)))
-        else:
-            for handle, state in changed_rows(last, apps):
-                _output.out(f"{handle} {state}")
-        last = apps
-    raise AssertionError("a watch of a list has no end")
+def _print_data(form: str, rows: list[dict[str, object]]) -> None:
+    if form == "json":
+        _output.out_json(rows)
+        return
+    import yaml
+
+    _output.out(yaml.safe_dump(rows, sort_keys=False), end="")

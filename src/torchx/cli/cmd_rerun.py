@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 
 from torchx.cli import _arguments, _changes, _handles, _output, _secrets
+from torchx.cli._dryrun import dryrun_json, dryrun_text
 from torchx.cli._inside import command_apart
 from torchx.cli._run_args import TorchXRunArgs
 from torchx.cli.argparse_util import ArgOnceAction
@@ -105,8 +106,6 @@ class CmdRerun(CmdRun):
         args: argparse.Namespace,
         lines: list[str],
     ) -> None:
-        from torchx.cli._dryrun import dryrun_json, dryrun_text
-
         info = runner.dryrun(
             self._app, run_args.scheduler, run_args.scheduler_cfg, run_args.workspace or None
         )

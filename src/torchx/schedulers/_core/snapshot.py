@@ -84,6 +84,8 @@ class AppSnapshot:
     """When it was launched, in nanoseconds since the epoch; ``None`` if it is not known."""
     min_replicas_count: bool = True
     """The backend lets as many replicas fail as ``min_replicas`` of their role allows."""
+    times_ns: "tuple[int | str, int | str] | None" = None
+    """Begin and end of the app, where a list tells them; 0 for an end that is to come."""
 
     @functools.cached_property
     def state(self) -> AppState:
@@ -211,9 +213,31 @@ def to_row(snapshot: AppSnapshot) -> ListAppResponse:
     state = snapshot.native_state  # 10,000 rows have no time to spare for the property
     if state is None:
         state = snapshot.state
-    return ListAppResponse(
-        snapshot.app_id, state, name=snapshot.name, created_ns=snapshot.created_ns
+    row = ListAppResponse(
+        snapshot.app_id,
+        state,
+        name=snapshot.name,
+        created_ns=snapshot.created_ns,
+        times_ns=snapshot.times_ns,
     )
+    if snapshot.replicas:
+        row.replicas = _counts(snapshot.replicas)
+        row.times_ns = snapshot.times_ns or _times(snapshot)
+    return row
+
+
+def _counts(replicas: Sequence[ReplicaSnapshot]) -> tuple[int, int]:
+    up = (AppState.RUNNING, AppState.SUCCEEDED)
+    return sum(replica.state in up for replica in replicas), len(replicas)
+
+
+def _times(snapshot: AppSnapshot) -> tuple[int, int] | None:
+    """From the first start of a replica to the last end."""
+    starts = [r.started_ns for r in snapshot.replicas if r.started_ns]
+    if not starts:
+        return None
+    ends = [r.ended_ns or 0 for r in snapshot.replicas]
+    return min(starts), (max(ends) if snapshot.terminal else 0)
 
 
 def message(snapshot: AppSnapshot) -> str:

@@ -10,6 +10,7 @@ from torchx._startup.lazy_logger import get_logger
 from torchx.errors import BackendUnavailable, InvalidInput, TorchXError
 from torchx.schedulers._kube.apps.clusters import Clusters, Home
 from torchx.schedulers._kube.apps.labels import label_value
+from torchx.schedulers._kube.apps.overlays import read_overlay
 from torchx.schedulers._kube.apps.snapshots import build_snapshot
 from torchx.schedulers.api import (
     AppSnapshot,
@@ -25,7 +26,6 @@ from torchx.schedulers.ids import make_unique
 from torchx.specs.api import AppDef, AppDryRunInfo, AppState, CfgVal, runopts
 from torchx.workspace.docker_workspace import DockerWorkspaceMixin
 
-from ._compat import read_overlay
 from ._kinds import JOB_FEATURES, KINDS, ObjectKind, has_kueue, kind_for_queue
 from ._names import container_name
 from ._options import Opts
@@ -278,7 +278,7 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
 
     def cause_rules(self) -> "Sequence[Rule]":
         """What the words of this backend mean."""
-        from ._causes import RULES
+        from torchx.schedulers._kube.apps.causes import RULES
 
         return RULES
 

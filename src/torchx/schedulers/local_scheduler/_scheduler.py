@@ -28,9 +28,9 @@ from torchx.specs.api import AppDef, AppDryRunInfo, AppState, CfgVal, RetryPolic
 from ._compat import (
     Planned,
     PopenProtocol,
+    SignalHandlers,
     _LocalAppDef,
     ask_hook,
-    install_signal_handlers,
     planning,
     start_process,
 )
@@ -83,6 +83,7 @@ class LocalScheduler(Scheduler[Opts]):
     # defaults for subclasses that do not call __init__ (NeMo-Run's)
     _extra_paths: list[str] | None = None
     _cache_size = 100
+    _signals: SignalHandlers | None = None
 
     def __init__(
         self,
@@ -103,7 +104,7 @@ class LocalScheduler(Scheduler[Opts]):
         self._image_provider_class = image_provider_class
         self._cache_size = cache_size
         self._extra_paths = extra_paths
-        install_signal_handlers()
+        self._signals = SignalHandlers()
 
     # -- requests ---------------------------------------------------------------------------
 
@@ -249,17 +250,25 @@ class LocalScheduler(Scheduler[Opts]):
         running = [*_active(store)]
         running.sort(key=lambda item: -item[0].created_ns)
         for record, state in running:
-            made_ns = record.created_ns or None
             yield AppSnapshot(
-                record.app_id, name=record.name, native_state=state, created_ns=made_ns
+                record.app_id,
+                name=record.name,
+                native_state=state,
+                created_ns=record.created_ns or None,
+                times_ns=(record.created_ns, 0),
             )
         seen = {record.app_id for record, _ in running}
         states = AppState.__members__
         for row in store.finished():
             if row[0] not in seen:
                 state = states.get(row[2], AppState.UNKNOWN)
-                made_ns = int(row[3]) if row[3].isdigit() else None
-                yield AppSnapshot(row[0], name=row[5], native_state=state, created_ns=made_ns)
+                yield AppSnapshot(
+                    row[0],
+                    name=row[5],
+                    native_state=state,
+                    created_ns=int(row[3]) if row[3].isdigit() else None,
+                    times_ns=(row[3], row[4]),
+                )
 
     def describe_native(self, app_id: str) -> AppDryRunInfo[PopenRequest] | None:
         """The request that was submitted, with its app."""
@@ -345,6 +354,8 @@ class LocalScheduler(Scheduler[Opts]):
         """Ends the attached jobs that this scheduler launched; detached ones go on."""
         for app in self._known_apps():
             app.close()
+        if self._signals is not None:
+            self._signals.close()
 
     def __del__(self) -> None:
         try:

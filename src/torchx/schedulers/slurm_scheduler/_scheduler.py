@@ -242,8 +242,9 @@ class SlurmScheduler(MultiWorkspaceMixin, SingleQuestions, Scheduler[SlurmOpts])
         job = _client.accounting(app_id, noted.cluster if noted is not None else "")
         if job is None:
             return queue.jobs(newer_than=asked).get(app_id)
-        if is_terminal(job.state):
-            self._final[app_id] = (time.monotonic(), job)
+        if not is_terminal(job.state):  # submitted after the answer of squeue, which says more
+            return queue.jobs(newer_than=asked).get(app_id, job)
+        self._final[app_id] = (time.monotonic(), job)
         return job
 
     def _queued(self, queue: _client.Queue, app_id: str, noted: JobDir | None) -> NativeJob | None:
