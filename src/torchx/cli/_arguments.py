@@ -11,7 +11,16 @@ from torchx.specs import CfgVal, runopts
 DEFAULT_SCHEDULER = "local_cwd"
 
 
-def add_scheduler(subparser: argparse.ArgumentParser, action: type[argparse.Action]) -> None:
+class SeveralOf(list[str]):
+    """Names, of which several may be given with commas between."""
+
+    def __contains__(self, given: object) -> bool:
+        return all(super(SeveralOf, self).__contains__(name) for name in str(given).split(","))
+
+
+def add_scheduler(
+    subparser: argparse.ArgumentParser, action: type[argparse.Action], several: bool = False
+) -> None:
     """Adds ``-s``; the default is `local_cwd` whatever plugins are installed."""
     names = list(get_scheduler_factories())
     default = DEFAULT_SCHEDULER if DEFAULT_SCHEDULER in names else get_default_scheduler_name()
@@ -20,10 +29,11 @@ def add_scheduler(subparser: argparse.ArgumentParser, action: type[argparse.Acti
         "--scheduler",
         type=str,
         action=action,
-        choices=names,
+        choices=SeveralOf(names) if several else names,
         default=default,
         metavar="NAME",
-        help=f"one of {', '.join(names)} (default: %(default)s)",
+        help=f"one of {', '.join(names)} (default: %(default)s)"
+        + ("; several, with commas between, for `--dryrun`" if several else ""),
     )
 
 
@@ -64,7 +74,7 @@ def parse_cfg(scheduler: str, opts: runopts, text: str) -> dict[str, CfgVal]:
 def check_scheduler(scheduler: str) -> None:
     """Refuses a name that argparse did not check since it comes from a config file."""
     names = list(get_scheduler_factories())
-    if scheduler in names:
+    if scheduler in SeveralOf(names):
         return
     origin = getattr(scheduler, "origin", "the configuration")
     _output.fail(

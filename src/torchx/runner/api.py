@@ -40,6 +40,7 @@ from torchx.workspace.api import WorkspaceMixin
 
 if TYPE_CHECKING:
     from torchx.runner.events import log_event
+    from torchx.schedulers._core.portability import Finding
     from torchx.schedulers.api import (
         FailedReplica,
         ListAppResponse,
@@ -118,6 +119,8 @@ class Runner(LogVerbs, EndingVerbs, InsideVerbs, WatchVerbs, RecordVerbs):
         cfg: Mapping[str, CfgVal] | None = None,
         workspace: Workspace | str | None = None,
         parent_run_id: str | None = None,
+        *,
+        strict: bool = False,
     ) -> AppHandle:
         """Runs a component found by name, with arguments as on the command line or by name.
 
@@ -126,7 +129,7 @@ class Runner(LogVerbs, EndingVerbs, InsideVerbs, WatchVerbs, RecordVerbs):
         """
         with recorded_call("run_component", scheduler, workspace=_text(workspace)) as log:
             info = self.dryrun_component(
-                component, component_args, scheduler, cfg, workspace, parent_run_id
+                component, component_args, scheduler, cfg, workspace, parent_run_id, **_if(strict)
             )
             handle = self.schedule(info)
             _note_app(log, info.app, handle)
@@ -140,8 +143,15 @@ class Runner(LogVerbs, EndingVerbs, InsideVerbs, WatchVerbs, RecordVerbs):
         cfg: Mapping[str, CfgVal] | None = None,
         workspace: Workspace | str | None = None,
         parent_run_id: str | None = None,
+        *,
+        strict: bool = False,
     ) -> "AppDryRunInfo[Any]":
         """What ``run_component`` would submit."""
+        app = self.component_app(component, component_args)
+        return self.dryrun(app, scheduler, cfg, workspace, parent_run_id, **_if(strict))
+
+    def component_app(self, component: str, component_args: "list[str] | dict[str, Any]") -> AppDef:
+        """The app that a component makes of these arguments, for no scheduler in particular."""
         from torchx.specs.finder import get_component
 
         if isinstance(component_args, dict):
@@ -149,8 +159,7 @@ class Runner(LogVerbs, EndingVerbs, InsideVerbs, WatchVerbs, RecordVerbs):
         else:
             tokens, by_name = component_args, {}
         defaults = self._component_defaults.get(component)
-        app = materialize_appdef(get_component(component).fn, tokens, defaults, by_name)
-        return self.dryrun(app, scheduler, cfg, workspace, parent_run_id)
+        return materialize_appdef(get_component(component).fn, tokens, defaults, by_name)
 
     @overload
     def run(
@@ -216,6 +225,8 @@ class Runner(LogVerbs, EndingVerbs, InsideVerbs, WatchVerbs, RecordVerbs):
         cfg: Mapping[str, CfgVal] | None = None,
         workspace: Workspace | str | None = None,
         parent_run_id: str | None = None,
+        *,
+        strict: bool = False,
     ) -> "AppDryRunInfo[Any]":
         """What would be submitted. Leaves ``app`` alone: ``info.app`` is a copy.
 
@@ -223,6 +234,7 @@ class Runner(LogVerbs, EndingVerbs, InsideVerbs, WatchVerbs, RecordVerbs):
             cfg: options of the scheduler; config files are not read.
             workspace: built in place of the first role's own, where workspaces are.
             parent_run_id: given to the trackers; ``TORCHX_PARENT_RUN_ID`` wins over it.
+            strict: refuse an app of which the scheduler would drop something.
 
         Raises:
             UnknownSchedulerException: if there is no such scheduler.
@@ -245,6 +257,10 @@ class Runner(LogVerbs, EndingVerbs, InsideVerbs, WatchVerbs, RecordVerbs):
             sched = self._scheduler(scheduler)
             resolved = resolve_cfg(sched.run_opts(), cfg)
             sched._pre_build_validate(app, scheduler, resolved)
+            if strict:
+                from torchx.runner._portability import check_strict
+
+                check_strict(sched, app, cfg, scheduler)
             if isinstance(sched, WorkspaceMixin):
                 from torchx.runner._building import build_into
 
@@ -259,6 +275,14 @@ class Runner(LogVerbs, EndingVerbs, InsideVerbs, WatchVerbs, RecordVerbs):
             _note_app(log, app, None)
             log._torchx_event.app_id = app.name
         return info
+
+    def portability(
+        self, app: AppDef, scheduler: str, cfg: Mapping[str, CfgVal] | None = None
+    ) -> "Sequence[Finding]":
+        """What a scheduler would refuse, drop or change of the app; submits and builds nothing."""
+        from torchx.runner._portability import findings
+
+        return findings(self._scheduler(scheduler), app, cfg)
 
     @overload
     def build_workspace(
@@ -382,6 +406,11 @@ class Runner(LogVerbs, EndingVerbs, InsideVerbs, WatchVerbs, RecordVerbs):
             for app in apps:
                 app.app_handle = make_app_handle(scheduler, self._name, app.app_id)
             return apps
+
+
+def _if(strict: bool) -> dict[str, bool]:
+    """The keyword, only where it says something: subclasses may not take it."""
+    return {"strict": True} if strict else {}
 
 
 def _note_app(log: "log_event | UnreadCall", app: AppDef | None, handle: AppHandle | None) -> None:
