@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, overload
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import BackendUnavailable
 from torchx.runner import _prepare
+from torchx.runner._async_verbs import AsyncVerbs
 from torchx.runner._calls import UnreadCall, recorded, recorded_call
 from torchx.runner._changes import WatchVerbs
 from torchx.runner._ending import EndingVerbs
 from torchx.runner._explaining import has_look
 from torchx.runner._inside import InsideVerbs
-from torchx.runner._logs import LogVerbs
 from torchx.runner._recorded import RecordVerbs
 from torchx.runner._trackers import get_configured_trackers
 from torchx.runner._trackers import get_tracker_factories as get_tracker_factories
@@ -88,7 +88,7 @@ def get_runner(
     )
 
 
-class Runner(LogVerbs, EndingVerbs, InsideVerbs, WatchVerbs, RecordVerbs):
+class Runner(AsyncVerbs, EndingVerbs, InsideVerbs, WatchVerbs, RecordVerbs):
     """Submits apps and manages them by handle; closes its schedulers when it is closed.
 
     Args:
