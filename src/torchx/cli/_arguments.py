@@ -5,17 +5,29 @@ import argparse
 from torchx._words import did_you_mean
 from torchx.cli import _output
 from torchx.cli.argparse_util import ArgOnceAction
-from torchx.schedulers import get_default_scheduler_name, get_scheduler_factories
+from torchx.schedulers import (
+    SCHEDULER_ALIASES,
+    canonical_name,
+    get_default_scheduler_name,
+    get_scheduler_factories,
+)
 from torchx.specs import CfgVal, runopts
 
 DEFAULT_SCHEDULER = "local_cwd"
 
 
-class SeveralOf(list[str]):
-    """Names, of which several may be given with commas between."""
+class SchedulerNames(list[str]):
+    """The registered names, which are shown; other names of these schedulers are in it as well."""
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) or super().__contains__(SCHEDULER_ALIASES.get(str(name)))
+
+
+class SeveralNames(SchedulerNames):
+    """The same, of which several may be given with commas between."""
 
     def __contains__(self, given: object) -> bool:
-        return all(super(SeveralOf, self).__contains__(name) for name in str(given).split(","))
+        return all(super(SeveralNames, self).__contains__(n) for n in str(given).split(","))
 
 
 def add_scheduler(
@@ -29,7 +41,7 @@ def add_scheduler(
         "--scheduler",
         type=str,
         action=action,
-        choices=SeveralOf(names) if several else names,
+        choices=SeveralNames(names) if several else SchedulerNames(names),
         default=default,
         metavar="NAME",
         help=f"one of {', '.join(names)} (default: %(default)s)"
@@ -71,15 +83,18 @@ def parse_cfg(scheduler: str, opts: runopts, text: str) -> dict[str, CfgVal]:
         )
 
 
-def check_scheduler(scheduler: str) -> None:
-    """Refuses a name that argparse did not check since it comes from a config file."""
-    names = list(get_scheduler_factories())
-    if scheduler in SeveralOf(names):
-        return
-    origin = getattr(scheduler, "origin", "the configuration")
-    _output.fail(
-        f"unknown scheduler `{scheduler}` in {origin}; choose from {', '.join(names)}."
-        + did_you_mean(scheduler, names),
-        kind="UnknownSchedulerException",
-        code=2,
-    )
+def check_scheduler(scheduler: str) -> str:
+    """The name that the scheduler is registered by.
+
+    Refuses a name that argparse did not check since it comes from a config file.
+    """
+    names = SeveralNames(get_scheduler_factories())
+    if scheduler not in names:
+        origin = getattr(scheduler, "origin", "the configuration")
+        _output.fail(
+            f"unknown scheduler `{scheduler}` in {origin}; choose from {', '.join(names)}."
+            + did_you_mean(scheduler, names),
+            kind="UnknownSchedulerException",
+            code=2,
+        )
+    return ",".join(canonical_name(name, [*names]) for name in str(scheduler).split(","))

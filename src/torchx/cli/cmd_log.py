@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TextIO
 
+from torchx._startup.lazy_logger import get_logger
 from torchx._words import did_you_mean
 from torchx.cli import _arguments, _handles, _output
 from torchx.cli._explained import replicas_of
@@ -21,9 +22,10 @@ from torchx.cli._log_query import (
 )
 from torchx.cli._log_start import StartWait
 from torchx.cli._look import is_terminal
-from torchx.cli.cmd_base import SubCommand
+from torchx.cli.cmd_base import SubCommand, missing_app
 from torchx.errors import BackendUnavailable, LogsNotFound, UnresolvedApp, UnsupportedRequest
 from torchx.runner import Runner, get_runner
+from torchx.schedulers._core.unfinished import unfinished_lines
 from torchx.schedulers.api import LogBlock, LogReport, Stream, one_look
 from torchx.specs import AppDef, AppStatus
 from torchx.specs.api import is_started
@@ -31,6 +33,8 @@ from torchx.util.colors import ENDC, GREEN
 
 if TYPE_CHECKING:
     import queue
+
+logger = get_logger(__name__)  # clients replace it
 
 __all__ = [
     "ENDC",
@@ -116,9 +120,8 @@ class CmdLog(SubCommand):
         with get_runner() as runner:
             found = _print_logs(LogPrinter(sys.stdout, args.json), runner, target, query)
         if not found:
-            _output.error_json(
-                "UnknownAppException", f"app `{target.app_id}` not found on `{target.scheduler}`"
-            )
+            message, hint = missing_app(target.scheduler, target.app_id)
+            _output.error_json("UnknownAppException", message, hint)
             raise SystemExit(1)
 
 
@@ -163,13 +166,16 @@ def get_logs(
 def stream_logs(file: TextIO, runner: Runner, app_handle: str) -> None:
     """Follows all replicas of an app that has just been submitted, until it ends."""
     printer = LogPrinter(file)
+    replicas: _Replicas = ()
     if is_terminal(file):
-        printer.expect(replicas_of(runner, app_handle))
+        replicas = replicas_of(runner, app_handle)
+        printer.expect(replicas)
     query = LogQuery(should_tail=True)
     blocks = _merged_blocks(runner, app_handle, None, query)
     try:
         if blocks is not None:
-            _write_blocks(printer, blocks)
+            with unfinished_lines(len(replicas) == 1):
+                _write_blocks(printer, blocks)
         else:
             validate(app_handle)
             _print_logs(printer, runner, _target(app_handle, None), query)
@@ -223,7 +229,8 @@ def _print_logs(printer: LogPrinter, runner: Runner, target: LogTarget, query: L
     else:
         opened = _open_when_started(runner, target, query)
         if opened is None:
-            _output.log().warning("app `%s` not found on `%s`", target.app_id, target.scheduler)
+            message, hint = missing_app(target.scheduler, target.app_id)
+            _output.log().error("%s\n%s", message, hint)
             return False
         replicas, blocks = opened
     printer.expect(replicas)
@@ -232,7 +239,9 @@ def _print_logs(printer: LogPrinter, runner: Runner, target: LogTarget, query: L
 
         print_replicas(printer, runner, target.handle, replicas, query)
     else:
-        _write_blocks(printer, blocks)
+        live = query.should_tail and query.regex is None and printer.is_terminal
+        with unfinished_lines(live and len(replicas) == 1):
+            _write_blocks(printer, blocks)
     return True
 
 

@@ -44,7 +44,7 @@ class CmdRerun(CmdRun):
         subparser.add_argument(
             "-s",
             "--scheduler",
-            choices=names,
+            choices=_arguments.SchedulerNames(names),
             action=ArgOnceAction,
             metavar="NAME",
             help="another scheduler (default: that of the app); its options are not taken along",
@@ -68,7 +68,7 @@ class CmdRerun(CmdRun):
     def _run(self, runner: Runner, args: argparse.Namespace) -> None:
         recorded = runner.recorded(_handles.resolve(args.app_handle, runner))
         self._app = _changes.changed(recorded.app, args, args.command)
-        scheduler = args.scheduler or recorded.scheduler
+        scheduler = _arguments.check_scheduler(args.scheduler or recorded.scheduler)
         same = scheduler == recorded.scheduler
         opts = runner.scheduler_run_opts(scheduler)
         known = {name for name, _ in opts}

@@ -12,7 +12,7 @@ from torchx.components.utils import sh
 from torchx.errors import BackendUnavailable, UnknownAppException
 from torchx.runner import Runner, get_runner
 from torchx.schedulers.api import AppSnapshot, ReplicaSnapshot, Scheduler
-from torchx.specs import AppDef, AppDryRunInfo, AppState, Role
+from torchx.specs import AppDef, AppDryRunInfo, AppState
 from torchx.testing.fixtures import IS_MACOS
 
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from torchx.schedulers._kube.apps.look import Looked
     from torchx.schedulers._kube.calls import Kind
     from torchx.schedulers.causes import Rule
+    from torchx.schedulers.checkups import Checkup
 
 _ROWS_WITH_PODS = 50
 """Of so many live apps a list looks at the pods; of more, the words of the AppWrappers do."""
@@ -214,6 +215,12 @@ class KubernetesMCADScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         kube, place = self._clusters.kube(home), f"{namespace}:{name}"
         kind = self._kind or KINDS["v1beta1"]
         return read_logs(kube, place, replicas, query, start, kind, READER)
+
+    def checkups(self) -> "Sequence[Checkup]":
+        """What jobs of this scheduler need, for ``torchx doctor``."""
+        from ._checkups import checkups
+
+        return checkups()
 
     def cause_rules(self) -> "Sequence[Rule]":
         """What the words of this backend mean."""
