@@ -57,7 +57,8 @@ class Node:
     @property
     def past_attempts(self) -> Sequence[Record]:
         """Attempts that have ended."""
-        return self.record.get("attempts") or ()
+        over = is_terminal(self.state)
+        return [a for a in self.record.get("attempts") or () if over or a.get("stoppedAt")]
 
     @property
     def attempt(self) -> int:

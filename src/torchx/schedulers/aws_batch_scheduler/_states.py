@@ -101,8 +101,7 @@ class _App:
     def replica(self, role: str, k: int) -> ReplicaSnapshot:
         node = self.nodes.get((role, k))
         if node is None:
-            state = AppState.CANCELLED if self.over else AppState.PENDING
-            return ReplicaSnapshot(role, k, state)
+            return ReplicaSnapshot(role, k, self._untold())
         state = self._state(role, k, node)
         return ReplicaSnapshot(
             role,
@@ -116,6 +115,12 @@ class _App:
             ended_ns=node.time_ns("stoppedAt") if is_terminal(state) else None,
             native_id=str(node.record.get("jobId") or ""),
         )
+
+    def _untold(self) -> AppState:
+        """State of a node of which nothing is told."""
+        if not self.nodes and self.parent.state in (AppState.RUNNING, AppState.SUCCEEDED):
+            return self.parent.state  # none of them is told
+        return AppState.CANCELLED if self.over else AppState.PENDING
 
     def _state(self, role: str, k: int, node: Node) -> AppState:
         state = node.state
