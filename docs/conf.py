@@ -12,9 +12,11 @@ project = "TorchX"
 copyright = "the TorchX developers"
 release = version = __version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "torchx_docs"]
+extensions.append("kubernetes_fields")
 source_suffix = {".md": "markdown"}
 exclude_patterns = ["_build"]
 html_theme = "furo"
+html_extra_path = ["../src/torchx/cli/output.schema.json"]
 html_title = f"TorchX {release}"
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3

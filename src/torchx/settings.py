@@ -26,6 +26,8 @@ ENV_TORCHX_CONTEXT_NAME = "TORCHX_CONTEXT_NAME"
 """From where a job is launched, for its metadata."""
 ENV_TORCHX_INSECURE_REGISTRIES = "TORCHX_INSECURE_REGISTRIES"
 """Registries that are talked to without TLS."""
+ENV_TORCHX_KEEP_JOBS = "TORCHX_KEEP_JOBS"
+"""Number of local jobs that have ended whose records are kept."""
 ENV_TORCHX_DEBUG = "TORCHX_DEBUG"
 """If set, what hydra composes is shown."""
 

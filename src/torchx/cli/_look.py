@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 _NARROWEST = 20
 _WIDEST = 200
 _DEFAULT_WIDTH = 80
+UNLIMITED = 1 << 20
 
 _UNICODE = {
     "fine": "✓",
@@ -66,12 +67,13 @@ class Look:
         self.moves = self.terminal and os.environ.get("TERM") != "dumb"
         """Lines may be written anew."""
         self.colors = _output.palette(self.stream)
-        self._signs = _UNICODE if _can_write(self.stream, "✓│") else _ASCII
+        signs = self.terminal and _can_write(self.stream, "".join(_UNICODE.values()))
+        self._signs = _UNICODE if signs else _ASCII
 
     @property
     def width(self) -> int:
         """Columns of the terminal; as good as no limit elsewhere."""
-        return min(max(columns(self.stream), _NARROWEST), _WIDEST) if self.terminal else 1 << 20
+        return min(max(columns(self.stream), _NARROWEST), _WIDEST) if self.terminal else UNLIMITED
 
     def sign(self, name: str) -> str:
         """A sign of `_UNICODE`, as the stream can write it."""

@@ -10,25 +10,31 @@ _LEAST = 4
 
 
 def fitted(
-    look: Look, headers: Sequence[str], rows: Sequence[Sequence[str]], flexible: Sequence[int] = ()
+    look: Look,
+    headers: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    flexible: Sequence[int] = (),
+    limit: int | None = None,
 ) -> list[str]:
     """Lines of a table; columns without any content are left out.
 
     Args:
         flexible: columns that may be cut where the table is too wide, the first one first; then
             columns are left out from the right.
+        limit: columns that there are; ``None`` for those of the terminal.
     """
+    limit = look.width if limit is None else limit
     used = [i for i in range(len(headers)) if i == 0 or any(row[i] for row in rows)]
     widths = {i: max([len(headers[i]), *(printed_width(row[i]) for row in rows)]) for i in used}
     for i in flexible:
         if i in widths:
-            widths[i] -= min(max(_total(widths) - look.width, 0), max(widths[i] - _LEAST, 0))
-    while len(widths) > 1 and _total(widths) > look.width:
+            widths[i] -= min(max(_total(widths) - limit, 0), max(widths[i] - _LEAST, 0))
+    while len(widths) > 1 and _total(widths) > limit:
         widths.pop(max(widths))
-    if _total(widths) > look.width:
-        widths = dict.fromkeys(widths, look.width)
+    if _total(widths) > limit:
+        widths = dict.fromkeys(widths, limit)
     head = _GAP.join(headers[i].ljust(widths[i]) for i in widths)
-    lines = [look.dim(look.cut(head.rstrip(), look.width))]
+    lines = [look.dim(look.cut(head.rstrip(), limit))]
     for row in rows:
         cells = [_cell(look, row[i], widths[i]) for i in widths]
         lines.append(_GAP.join(cells).rstrip())

@@ -1,8 +1,11 @@
 """``torchx builtins``: the components that come along."""
 
 import argparse
+import sys
 
 from torchx.cli import _arguments, _output
+from torchx.cli._catalog_view import components_text
+from torchx.cli._look import is_terminal
 from torchx.cli.cmd_base import SubCommand
 from torchx.specs import finder
 
@@ -37,6 +40,10 @@ class CmdBuiltins(SubCommand):
                 for name, component in components.items()
             ]
             _output.out_json({"components": described})
+            return
+        if is_terminal(sys.stdout):
+            described_by = {name: found.description for name, found in components.items()}
+            _output.out(components_text(described_by))
             return
         lines = [f"Found {len(components)} builtin components:"]
         lines += [f" {i:2d}. {name}" for i, name in enumerate(components, start=1)]

@@ -2,8 +2,11 @@
 
 import argparse
 import dataclasses
+import sys
 
 from torchx.cli import _arguments, _output, _secrets
+from torchx.cli._describe_view import describe_text
+from torchx.cli._look import is_terminal
 from torchx.cli.cmd_base import AppHandleSubCommand
 from torchx.runner import Runner
 
@@ -34,6 +37,9 @@ class CmdDescribe(AppHandleSubCommand):
             described = _secrets.mask_app(described)
         if args.json:
             _output.out_json(described)
+            return
+        if is_terminal(sys.stdout):
+            _output.out(describe_text(described))
             return
         from pprint import pformat
 

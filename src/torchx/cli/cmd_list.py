@@ -1,12 +1,16 @@
 """``torchx list``: the apps of a scheduler."""
 
 import argparse
+import sys
 
-from torchx._words import did_you_mean
-from torchx.cli import _arguments, _output
+from torchx.cli import _arguments, _output, _selection
+from torchx.cli._list_view import list_text
+from torchx.cli._log_query import parse_count
+from torchx.cli._look import is_terminal
 from torchx.cli.argparse_util import torchxconfig_list
 from torchx.cli.cmd_base import SubCommand
-from torchx.runner import config, get_runner
+from torchx.runner import Runner, config, get_runner
+from torchx.schedulers.api import ListAppResponse
 from torchx.specs import AppState, CfgVal
 
 HANDLE_HEADER = "APP HANDLE"
@@ -16,8 +20,13 @@ STATUS_HEADER = "APP STATUS"
 EPILOG = """\
 examples:
   torchx list
-  torchx list -s slurm --state RUNNING,PENDING
+  torchx ps -s slurm --state RUNNING,PENDING
+  torchx list -o name --state FAILED
   torchx list --json"""
+
+
+_ROWS = 20
+"""Apps that a terminal shows unless more are asked for."""
 
 
 class CmdList(SubCommand):
@@ -30,9 +39,26 @@ class CmdList(SubCommand):
         _arguments.add_cfg(subparser)
         subparser.add_argument(
             "--state",
-            type=_states,
+            type=_selection.parse_states,
             metavar="STATE[,...]",
             help=f"only apps in these states: {', '.join(state.name for state in AppState)}",
+        )
+        add = subparser.add_argument
+        add("-a", "--all", action="store_true", help=f"all apps, not the latest {_ROWS}")
+        add("-n", "--limit", type=parse_count, metavar="N", help="only the latest N apps")
+        add(
+            "-o",
+            "--output",
+            choices=("wide", "json", "yaml", "name"),
+            help="wide: all columns; json, yaml: for programs; name: handles alone",
+        )
+        add(
+            "-q",
+            "--quiet",
+            dest="output",
+            action="store_const",
+            const="name",
+            help="handles alone, as `-o name`",
         )
         _arguments.add_json(subparser)
 
@@ -46,32 +72,50 @@ class CmdList(SubCommand):
                 cfg = _arguments.parse_cfg(scheduler, opts, args.scheduler_args)
             config.apply(scheduler=scheduler, cfg=cfg)
             apps = runner.list(scheduler, cfg or None)
-        if args.state:
-            apps = [app for app in apps if app.state in args.state]
-        if args.json:
-            _output.out_json(
-                [
-                    {
-                        "handle": app.app_handle,
-                        "app_id": app.app_id,
-                        "name": app.name,
-                        "scheduler": scheduler,
-                        "state": str(app.state),
-                    }
-                    for app in apps
-                ]
-            )
-            return
-        rows = [[app.app_handle, app.name, str(app.state)] for app in apps]
-        _output.out_table([HANDLE_HEADER, NAME_HEADER, STATUS_HEADER], rows)
+            if args.state:
+                apps = [app for app in apps if app.state in args.state]
+            self._print(runner, args, scheduler, apps)
+
+    def _print(
+        self,
+        runner: Runner,
+        args: argparse.Namespace,
+        scheduler: str,
+        apps: list[ListAppResponse],
+    ) -> None:
+        form = "json" if args.json else args.output
+        people = form in (None, "wide") and is_terminal(sys.stdout)
+        limit = args.limit
+        if limit is None and people and not args.all:
+            limit = _ROWS
+        shown = apps if limit is None else apps[:limit]
+        if form == "name":
+            if shown:
+                _output.out("\n".join([app.app_handle for app in shown]))
+        elif form in ("json", "yaml"):
+            _print_data(form, [_to_json(app, scheduler) for app in shown])
+        elif people:
+            more = len(apps) - len(shown)
+            _output.out(list_text(runner, shown, more, form == "wide"))
+        else:
+            rows = [[app.app_handle, app.name, str(app.state)] for app in shown]
+            _output.out_table([HANDLE_HEADER, NAME_HEADER, STATUS_HEADER], rows)
 
 
-def _states(text: str) -> frozenset[AppState]:
-    """The states named in the text, in any case."""
-    names = [name.strip().upper() for name in text.split(",") if name.strip()]
-    for name in names:
-        if name not in AppState.__members__:
-            valid = list(AppState.__members__)
-            msg = f"`{name}` is not a state, choose from {', '.join(valid)}."
-            raise argparse.ArgumentTypeError(msg + did_you_mean(name, valid))
-    return frozenset(AppState[name] for name in names)
+def _to_json(app: ListAppResponse, scheduler: str) -> dict[str, object]:
+    return {
+        "handle": app.app_handle,
+        "app_id": app.app_id,
+        "name": app.name,
+        "scheduler": scheduler,
+        "state": str(app.state),
+    }
+
+
+def _print_data(form: str, rows: list[dict[str, object]]) -> None:
+    if form == "json":
+        _output.out_json(rows)
+        return
+    import yaml
+
+    _output.out(yaml.safe_dump(rows, sort_keys=False), end="")

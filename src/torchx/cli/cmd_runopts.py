@@ -5,6 +5,8 @@ import sys
 
 from torchx._words import did_you_mean
 from torchx.cli import _arguments, _output
+from torchx.cli._catalog_view import options_text
+from torchx.cli._look import is_terminal
 from torchx.cli.cmd_base import SubCommand
 from torchx.runner import Runner, get_runner
 from torchx.specs import get_type_name, runopts
@@ -59,6 +61,8 @@ def _print_options(runner: Runner, name: str) -> None:
     opts = _options(runner, name)
     if isinstance(opts, Exception):
         _output.out(f"{name}: {opts}\n")
+    elif is_terminal(sys.stdout):
+        _output.out(f"{options_text(name, opts)}\n")
     else:
         _output.out(f"{on.green}{name}{on.endc}:\n{opts!r}\n")
 

@@ -47,7 +47,8 @@ class CmdWhy(AppHandleSubCommand):
 
 def _text(handle: str, found: "Explanation") -> str:
     look = Look()
-    lines = look.wrap(f"{look.mark(found.state)} {app_name(handle)} {look.state(found.state)}")
+    mark = f"{look.mark(found.state)} " if look.terminal else ""
+    lines = look.wrap(f"{mark}{app_name(handle)} {look.state(found.state)}")
     lines += look.wrap(f"  {look.bold(found.cause.value)}: {found.summary}", "  ")
     width = max((len(evidence.source) for evidence in found.evidence), default=0)
     for evidence in found.evidence:

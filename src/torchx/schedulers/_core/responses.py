@@ -37,6 +37,12 @@ class ListAppResponse:
     state: AppState
     app_handle: str = "<NOT_SET>"
     name: str = ""
+    created_ns: int | None = None
+    """When it was launched, in nanoseconds since the epoch; ``None`` if it is not known."""
+    replicas: tuple[int, int] | None = None
+    """How many run or have succeeded, of how many; ``None`` if that is not told."""
+    times_ns: "tuple[int | str, int | str] | None" = None
+    """Begin and end since the epoch, as records have them; 0 for an end that is to come."""
 
     def __hash__(self) -> int:
         return hash((self.app_id, self.app_handle, self.state))

@@ -80,8 +80,12 @@ class AppSnapshot:
     """The other replicas are ended when one has failed for good (option ``on_failure=end``)."""
     ending: bool | None = None
     """They are being ended now; ``None``: as soon as one has failed, without anybody's help."""
+    created_ns: int | None = None
+    """When it was launched, in nanoseconds since the epoch; ``None`` if it is not known."""
     min_replicas_count: bool = True
     """The backend lets as many replicas fail as ``min_replicas`` of their role allows."""
+    times_ns: "tuple[int | str, int | str] | None" = None
+    """Begin and end of the app, where a list tells them; 0 for an end that is to come."""
 
     @functools.cached_property
     def state(self) -> AppState:
@@ -97,13 +101,16 @@ class AppSnapshot:
 
     @functools.cached_property
     def failures(self) -> tuple[ReplicaSnapshot, ...]:
-        """The replicas that failed, causes before consequences, then by the time of their end."""
+        """The replicas that failed, causes before consequences, then by the time of their end.
+
+        Of those that ended at one time, as far as it is told, those with a known error are first.
+        """
         order = {role: i for i, role in enumerate(dict.fromkeys(r.role for r in self.replicas))}
 
-        def rank(replica: ReplicaSnapshot) -> tuple[bool, float, int, int]:
+        def rank(replica: ReplicaSnapshot) -> tuple[bool, float, bool, int, int]:
             consequence = is_consequence(replica.error or "")
             ended = float("inf") if replica.ended_ns is None else replica.ended_ns
-            return consequence, ended, order[replica.role], replica.replica
+            return consequence, ended, not replica.error, order[replica.role], replica.replica
 
         return tuple(sorted((r for r in self.replicas if r.state is AppState.FAILED), key=rank))
 
@@ -209,7 +216,31 @@ def to_row(snapshot: AppSnapshot) -> ListAppResponse:
     state = snapshot.native_state  # 10,000 rows have no time to spare for the property
     if state is None:
         state = snapshot.state
-    return ListAppResponse(snapshot.app_id, state, name=snapshot.name)
+    row = ListAppResponse(
+        snapshot.app_id,
+        state,
+        name=snapshot.name,
+        created_ns=snapshot.created_ns,
+        times_ns=snapshot.times_ns,
+    )
+    if snapshot.replicas:
+        row.replicas = _counts(snapshot.replicas)
+        row.times_ns = snapshot.times_ns or _times(snapshot)
+    return row
+
+
+def _counts(replicas: Sequence[ReplicaSnapshot]) -> tuple[int, int]:
+    up = (AppState.RUNNING, AppState.SUCCEEDED)
+    return sum(replica.state in up for replica in replicas), len(replicas)
+
+
+def _times(snapshot: AppSnapshot) -> tuple[int, int] | None:
+    """From the first start of a replica to the last end."""
+    starts = [r.started_ns for r in snapshot.replicas if r.started_ns]
+    if not starts:
+        return None
+    ends = [r.ended_ns or 0 for r in snapshot.replicas]
+    return min(starts), (max(ends) if snapshot.terminal else 0)
 
 
 def message(snapshot: AppSnapshot) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
+from torchx.schedulers._aws.session import local_session
 from torchx.specs.api import Role
 
 from ._command import Place
@@ -36,8 +37,6 @@ def to_datetime(millis: int) -> datetime:
 
 def _local_session() -> "boto3.session.Session":
     """This thread's session of boto3."""
-    from torchx.schedulers._aws.session import local_session
-
     return local_session()
 
 

@@ -1,19 +1,13 @@
-"""What jobs on Kubernetes need: a kubeconfig, a server that answers, rights, queues, Docker."""
+"""What jobs of ``kubernetes`` need beside a cluster: what can run them, and queues."""
 
-import functools
-from collections.abc import Mapping
-from typing import Any
-
-from torchx.errors import BackendUnavailable, NotInstalled, TorchXError
-from torchx.schedulers._core.checkups import Checkup, Finding, broken, neutral, ok, warning
-from torchx.schedulers._kube.calls import JOBS, LOCAL_QUEUES, PODS, SERVICES, Kind, Selection
+from torchx.errors import TorchXError
+from torchx.schedulers._core.checkups import Checkup, Finding, neutral, ok
+from torchx.schedulers._kube.apps.checkups import checkups_of
+from torchx.schedulers._kube.calls import JOBS, LOCAL_QUEUES, PODS, SERVICES, Selection
 from torchx.schedulers._kube.client import KubeClient
-from torchx.schedulers._kube.connect import connect
-from torchx.schedulers._kube.errors import ConfigError, NoCluster
-from torchx.schedulers._kube.retry import Patience
 
-_PATIENCE = Patience(timeout_s=6.0, pauses_s=(), total_s=0.0)
-_REVIEWS = Kind("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview")
+from ._kinds import GROUPS, has_kueue
+
 _RIGHTS = (
     (JOBS, "create", ""),
     (JOBS, "patch", ""),
@@ -22,77 +16,33 @@ _RIGHTS = (
     (PODS, "list", ""),
     (PODS, "get", "log"),
 )
-_OLDEST = (1, 29)
-_LOGIN = "Log in to the cluster, or choose a context: kubectl config get-contexts"
 
 
 def checkups() -> list[Checkup]:
     """All checks; one alone where no cluster is set up."""
-    try:
-        client, config = connect(patience=_PATIENCE)
-    except (NoCluster, NotInstalled) as err:
-        absent = neutral(f"not set up: {err}")
-        return [Checkup("cluster", lambda: absent)]
-    except ConfigError as err:
-        wrong = broken(str(err), _LOGIN)
-        return [Checkup("cluster", lambda: wrong)]
-    namespace = config.namespace or "default"
-    return [
-        Checkup("server", lambda: _server(client, config.cluster.server)),
-        Checkup("rights", lambda: _rights(client, namespace)),
-        Checkup("queues", lambda: _queues(client, namespace)),
-    ]
+    return checkups_of(_RIGHTS, {"kinds": _kinds, "queues": _queues})
 
 
-def _server(client: KubeClient, address: str) -> Finding:
-    try:
-        version = client.server_version()
-    except BackendUnavailable as err:
-        return broken(str(err), _LOGIN)
-    text = f"Kubernetes {version[0]}.{version[1]} at {address}"
-    if version < _OLDEST:
-        return warning(f"{text}: retries and `min_replicas` need 1.29", "Upgrade the cluster")
-    return ok(text)
-
-
-def _rights(client: KubeClient, namespace: str) -> Finding:
-    try:
-        denied = [
-            f"{verb} {kind.plural}{'/' + sub if sub else ''}"
-            for kind, verb, sub in _RIGHTS
-            if not _allowed(client, _review(namespace, kind, verb, sub))
-        ]
-    except TorchXError as err:
-        return warning(f"rights cannot be checked: {err}")
-    if denied:
-        first = denied[0].split()
-        command = f"kubectl auth can-i {first[0]} {first[1]} -n {namespace}"
-        return broken(f"not allowed in namespace `{namespace}`: {', '.join(denied)}", command)
-    return ok(f"all that jobs need is allowed in namespace `{namespace}`", namespace=namespace)
-
-
-def _review(namespace: str, kind: Kind, verb: str, subresource: str) -> dict[str, Any]:
-    attributes = {"namespace": namespace, "verb": verb, "group": kind.group}
-    attributes |= {"resource": kind.plural, "subresource": subresource}
-    return {
-        "apiVersion": _REVIEWS.api_version,
-        "kind": _REVIEWS.name,
-        "metadata": {},
-        "spec": {"resourceAttributes": attributes},
-    }
-
-
-def _allowed(client: KubeClient, review: Mapping[str, Any]) -> bool:
-    found = client.create(_REVIEWS, "", dict(review), strict=False)
-    return bool((found.get("status") or {}).get("allowed"))
+def _kinds(client: KubeClient, namespace: str) -> Finding:
+    groups = client.groups()
+    return ok(
+        f"`job_api` can be: {', '.join(api for api, group in GROUPS.items() if group in groups)}"
+    )
 
 
 def _queues(client: KubeClient, namespace: str) -> Finding:
-    find = functools.partial(client.list_objects, Selection(LOCAL_QUEUES, namespace))
-    try:
-        names = [item["metadata"]["name"] for item in find().items]
-    except TorchXError:  # no Kueue, or no right to look at it
-        names = []
+    groups = client.groups()
+    volcano = GROUPS["volcano"] in groups
+    names: list[str] = []
+    if has_kueue(groups):
+        try:
+            found = client.list_objects(Selection(LOCAL_QUEUES, namespace)).items
+            names = [item["metadata"]["name"] for item in found]
+        except TorchXError:  # there may be no right to look at them
+            names = []
     if names:
-        return ok(f"queues of Kueue: {', '.join(names)}", queue=names[0])
+        options = {"queue": names[0], **({"job_api": "job"} if volcano else {})}
+        return ok(f"queues of Kueue: {', '.join(names)}", **options)
+    if volcano:
+        return ok("Volcano has queues, one is `default`", queue="default", job_api="volcano")
     return neutral("no queue of Kueue in this namespace; jobs start without one")

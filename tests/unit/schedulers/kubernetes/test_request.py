@@ -12,8 +12,8 @@ import yaml
 
 from tests.fake_kube.pod_env import expanded
 from torchx.errors import InvalidInput, MountNotSupported
+from torchx.schedulers._kube.apps.overlays import read_overlay
 from torchx.schedulers.kubernetes_scheduler import KubernetesJob, Opts, create_scheduler
-from torchx.schedulers.kubernetes_scheduler._compat import read_overlay
 from torchx.schedulers.kubernetes_scheduler._plan import Facts
 from torchx.schedulers.kubernetes_scheduler._pod import Texts
 from torchx.schedulers.kubernetes_scheduler._request import build_request
@@ -176,6 +176,15 @@ def test_a_job_survives_as_many_failures_as_the_role_allows(more, opts, limits):
     spec = build(role(num_replicas=4, **more), **opts).jobs[0]["spec"]
     found = ("backoffLimit", "backoffLimitPerIndex", "maxFailedIndexes")
     assert {name: spec[name] for name in found if name in spec} == limits
+
+
+@pytest.mark.parametrize(
+    ("cpu", "limit"),
+    [(0.57, "570m"), (0.29, "290m"), (0.0001, "1m"), (1.0004, "1001m"), (2, "2000m")],
+)
+def test_cpus_are_rounded_up_to_what_the_cluster_counts(cpu, limit):
+    job = build(role(resource=Resource(cpu=cpu, gpu=0, memMB=1)), reserved_millicpu=0)
+    assert container(job)["resources"]["limits"]["cpu"] == limit
 
 
 def test_what_is_reserved_is_not_asked_for():

@@ -22,7 +22,8 @@ from torchx.schedulers.aws_sagemaker_scheduler._command import (
 )
 from torchx.schedulers.aws_sagemaker_scheduler._instances import instance_types
 from torchx.schedulers.aws_sagemaker_scheduler._names import build_tags, is_job_name, job_name
-from torchx.schedulers.aws_sagemaker_scheduler._request import build_request, fill_in
+from torchx.schedulers.aws_sagemaker_scheduler._placeholders import fill_in
+from torchx.schedulers.aws_sagemaker_scheduler._request import build_request
 from torchx.specs import AppDef, BindMount, Resource, Role, macros
 from torchx.specs.named_resources_aws import NAMED_RESOURCES
 from torchx.version import __version__
@@ -49,7 +50,7 @@ def role(name="trainer", **more):
 def build(of, app="exp/My_App", metadata=None, **opts):
     opts.setdefault("role", ARN)
     made = AppDef(app, [of], metadata=metadata or {})
-    return checked(build_request(made, "My-App-x1", Opts(**opts), "/src"))
+    return checked(build_request(made, "My-App-x1", Opts(**opts), {"/src": ""}))
 
 
 def container(of=None, **opts):
