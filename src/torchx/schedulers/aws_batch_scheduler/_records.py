@@ -24,6 +24,8 @@ CANCEL_REASON = "killed via torchx CLI"
 """Why we end a job that a user cancelled; it can be read back."""
 END_REASON = "ended by torchx after replica"
 """Begins why we end a job of which a replica has failed; its name follows."""
+BATCH_ENDED = ("Canceled by JobStateTimeLimit", "Terminated by JobStateTimeLimit")
+"""Begins why the queue itself has ended a job that waited for too long."""
 DEFAULT_LOG_GROUP = "/aws/batch/job"
 
 _SAYS_NOTHING = ("Essential container in task exited",)

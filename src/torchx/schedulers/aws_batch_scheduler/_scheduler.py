@@ -27,6 +27,8 @@ from ._states import BatchSnapshot, build_row, build_snapshot
 from ._tags import Facts
 
 if TYPE_CHECKING:
+    from torchx.schedulers._core.causes import Rule
+
     from ._client import Explanations, JobTable
 
 Home = tuple[str | None, str | None]
@@ -175,6 +177,12 @@ class AWSBatchScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         """Returns when the time is over, at once with all others who wait in this process."""
         self._ticks.wait(timeout_s)
 
+    def cause_rules(self) -> "Sequence[Rule]":
+        """What the words of this backend mean."""
+        from ._causes import RULES
+
+        return RULES
+
     # -- ending -----------------------------------------------------------------------------
 
     def end(self, snapshot: AppSnapshot) -> None:
@@ -191,8 +199,9 @@ class AWSBatchScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         from ._client import terminate
 
         account = self._account(self._homes.get(snapshot.app_id, (None, None)))
-        arn = str((snapshot.job or {})["jobArn"])
-        terminate(account.batch, arn, reason)
+        job = snapshot.job or {}
+        arn = str(job["jobArn"])
+        terminate(account.batch, str(job.get("jobId") or arn), reason)
         account.jobs.forget(arn)
 
     def remove(self, snapshot: AppSnapshot) -> None:

@@ -10,6 +10,7 @@ from torchx.schedulers._core.snapshot import AppSnapshot, ReplicaKey, ReplicaSna
 from torchx.specs.api import AppState, is_terminal
 
 from ._records import (
+    BATCH_ENDED,
     CANCEL_REASON,
     END_REASON,
     Node,
@@ -89,7 +90,8 @@ class _App:
             self.ended_for = words.removeprefix(END_REASON).strip()
         flagged = bool(job.get("isTerminated") or job.get("isCancelled"))
         self.terminated = flagged or words.startswith((CANCEL_REASON, END_REASON))
-        self.cancelled = self.terminated and not self.ended_for
+        by_user = not words.startswith((END_REASON, *BATCH_ENDED))
+        self.cancelled = self.terminated and by_user
         attempts = int((job.get("retryStrategy") or {}).get("attempts") or 1)
         self.may_retry = not self.terminated and self.parent.attempt + 1 < attempts
 
@@ -178,7 +180,7 @@ def build_row(queue: str, job: Record) -> AppSnapshot:
     flagged = bool(job.get("isTerminated") or job.get("isCancelled"))
     state = state_of(job.get("status"))
     cancelled = flagged or words.startswith(CANCEL_REASON)
-    if state is AppState.FAILED and cancelled and not words.startswith(END_REASON):
+    if state is AppState.FAILED and cancelled and not words.startswith((END_REASON, *BATCH_ENDED)):
         state = AppState.CANCELLED
     name = str(job.get("jobName") or "")
     app = str((job.get("tags") or {}).get(TAG_TORCHX_APPNAME) or name)
