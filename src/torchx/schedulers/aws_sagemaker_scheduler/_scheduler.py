@@ -173,7 +173,7 @@ class AWSSageMakerScheduler(PublishedMethods, DockerWorkspaceMixin, Scheduler[Op
         """What jobs need here, and whether it is there: an account that may use SageMaker."""
         from ._checkups import checkups
 
-        return checkups()
+        return checkups(self._api().jobs)
 
     # -- ending -----------------------------------------------------------------------------
 
