@@ -6,7 +6,7 @@ from collections.abc import Callable
 from torchx.errors import BackendUnavailable
 from torchx.schedulers._core.checkups import Checkup, Finding, broken, neutral
 
-from .errors import AwsRefused, NoCredentials
+from .errors import AwsRefused, NoCredentials, NoRegion
 
 
 def checkups_of(name: str, ask: Callable[[], Finding]) -> list[Checkup]:
@@ -27,6 +27,8 @@ def _answer(ask: Callable[[], Finding]) -> Finding:
     except NoCredentials as err:
         if err.code:  # there are some, and AWS does not accept them
             return broken(str(err), "aws sso login")
+        return neutral(f"not set up: {err}", "aws configure")
+    except NoRegion as err:
         return neutral(f"not set up: {err}", "aws configure")
     except (AwsRefused, BackendUnavailable) as err:
         return broken(str(err), "Check the region, the profile and your policy")

@@ -403,6 +403,8 @@ def test_a_checkup_asks_sagemaker_itself(aws, scheduler, monkeypatch):
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     assert (finding().verdict, finding().fix) == (Verdict.NEUTRAL, "aws configure")
+    monkeypatch.delenv("AWS_DEFAULT_REGION")
+    assert (finding().verdict, finding().fix) == (Verdict.NEUTRAL, "aws configure")
 
 
 # -- clients of the published packages -----------------------------------------------------------
