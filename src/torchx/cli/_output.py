@@ -91,13 +91,10 @@ def palette(stream: "TextIO") -> Palette:
 
 
 def log() -> "logging.Logger":
-    """The logger of the command line; `logging` is left alone where nothing is logged."""
-    from torchx._startup.lazy_logger import configure_now
+    """The logger of the command line; `logging` is left alone where lines can do without it."""
+    from torchx._startup.lazy_logger import get_logger
 
-    configure_now()
-    import logging
-
-    return logging.getLogger("torchx.cli")
+    return get_logger("torchx.cli")
 
 
 def configure_logging(level: int) -> None:
@@ -125,10 +122,20 @@ def configure_logging(level: int) -> None:
         if _settings.logging_is_ours:
             _shape(root.handlers[0], form)
 
+    def write(number: int, name: str, message: str) -> None:
+        if number < level:
+            return
+        import time
+
+        from torchx._secrets import mask_message
+
+        now = time.strftime(DATE_FORMAT)
+        say(f"{blue}torchx{on.endc} {on.gray}{now} {name:<8}{on.endc} {mask_message(message)}")
+
     if "logging" in sys.modules:
         configure()
     else:
-        configure_later(configure)
+        configure_later(configure, None if is_calm() else write)
 
 
 def is_calm() -> bool:
@@ -235,7 +242,7 @@ def error_json(kind: str, message: str, hint: str | None = None) -> None:
 
     error = {"type": kind, "message": mask_message(message)}
     if hint:
-        error["hint"] = hint
+        error["hint"] = mask_message(hint)
     out_json({"error": error})
 
 
@@ -243,6 +250,7 @@ def fail(message: str, *, kind: str, hint: str | None = None, code: int = 1) -> 
     """Reports an error on stderr (and as JSON where asked for) and ends the command."""
     log().error("%s", f"{message}\n{hint}" if hint else message)
     error_json(kind, message, hint)
+    sys.exit(code)  # noqa: TID251 - clients replace `sys.exit` to see that a command has ended
     raise SystemExit(code)
 
 
