@@ -250,6 +250,7 @@ def fail(message: str, *, kind: str, hint: str | None = None, code: int = 1) -> 
     """Reports an error on stderr (and as JSON where asked for) and ends the command."""
     log().error("%s", f"{message}\n{hint}" if hint else message)
     error_json(kind, message, hint)
+    sys.exit(code)  # noqa: TID251 - clients replace `sys.exit` to see that a command has ended
     raise SystemExit(code)
 
 

@@ -3,11 +3,14 @@
 import argparse
 import sys
 
+from torchx._startup.lazy_logger import get_logger
 from torchx.cli import _arguments, _output
 from torchx.cli._catalog_view import components_text
 from torchx.cli._look import is_terminal
 from torchx.cli.cmd_base import SubCommand
 from torchx.specs import finder
+
+logger = get_logger(__name__)  # clients replace it
 
 EPILOG = """\
 examples:

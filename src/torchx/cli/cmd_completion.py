@@ -2,8 +2,11 @@
 
 import argparse
 
+from torchx._startup.lazy_logger import get_logger
 from torchx.cli import _output
 from torchx.cli.cmd_base import SubCommand
+
+logger = get_logger(__name__)  # clients replace it
 
 SHELLS = ("bash", "zsh", "fish")
 

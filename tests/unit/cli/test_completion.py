@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from torchx.cli import _completion
+from torchx._component_names import components_in
 
 COMPONENT = "from torchx.specs import AppDef\ndef train(lr: float, j: str = '1x1') -> AppDef: ...\n"
 
@@ -144,7 +144,7 @@ def test_a_broken_component_offers_nothing() -> None:
 def test_components_are_found_in_the_text(tmp_path: Path, source: str, names: list[str]) -> None:
     file = tmp_path / "m.py"
     file.write_text(source)
-    assert _completion._in_file(str(file)) == names
+    assert components_in(str(file)) == names
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

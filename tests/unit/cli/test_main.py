@@ -389,3 +389,9 @@ def test_a_bad_default_in_the_config_is_named(
     Path(".torchxconfig").write_text(f"[cli:log]\n{line}\n")
     assert call("log", "local_cwd://s/a").code == 2
     assert f"`{line}` in section [cli:log]" in caplog.text
+
+
+def test_the_package_is_the_command_line_as_well() -> None:
+    command = [sys.executable, "-m", "torchx", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("torchx-")

@@ -305,9 +305,10 @@ def sum_states(states: "set[AppState]", cancelled: bool) -> AppState:
             return AppState.UNKNOWN
         ended = any(is_terminal(state) for state in states)
         return AppState.RUNNING if ended else AppState.PENDING
-    if cancelled:
-        return AppState.CANCELLED
-    return AppState.SUCCEEDED if states == {AppState.SUCCEEDED} else AppState.FAILED
+    if AppState.FAILED in states and not cancelled:
+        return AppState.FAILED
+    ended = cancelled or AppState.CANCELLED in states
+    return AppState.CANCELLED if ended else AppState.SUCCEEDED
 
 
 def condition_words(item: Mapping[str, Any]) -> str:
