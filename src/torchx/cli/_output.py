@@ -242,7 +242,7 @@ def error_json(kind: str, message: str, hint: str | None = None) -> None:
 
     error = {"type": kind, "message": mask_message(message)}
     if hint:
-        error["hint"] = hint
+        error["hint"] = mask_message(hint)
     out_json({"error": error})
 
 
