@@ -33,13 +33,16 @@ def explain(snapshot: AppSnapshot, reader: LogReader | None, words: Sequence[Rul
         lines = reader.last_lines(failed, LAST_LINES) if reader is not None else []
     except TorchXError:  # logs that cannot be read explain nothing
         return explain_snapshot(snapshot, rules)
-    return explain_snapshot(snapshot, rules, trace_of(failed, lines))
+    trace = trace_of(failed, lines)
+    return explain_snapshot(snapshot, rules, trace)
 
 
 def trace_of(failed: ReplicaSnapshot, last_lines: Sequence[str]) -> Trace:
     """What the replica's error file, or the exception that it printed, tells."""
     exception, callstack = _exception_in(failed.error or "")
-    return Trace(exception, _place_in(callstack), last_lines)
+    own = [line.rstrip() for line in callstack.split("\n") if line.strip()]
+    # the end of the traceback says more than what comes after it, such as torchrun's report
+    return Trace(exception, _place_in(callstack), own[-LAST_LINES:] or last_lines)
 
 
 def _exception_in(error: str) -> tuple[str, str]:
