@@ -104,7 +104,46 @@ WORKLOADS = [
         *("torchx", "run", "--dryrun", "-s", "lsf", "-cfg", "runtime=none", "utils.echo"),
         times_bare=6,
     ),
+    start(
+        "dryrun_kube",
+        *("torchx", "run", "--dryrun", "-s", "kubernetes", "--workspace=", "-cfg"),
+        *("namespace=x", "utils.sh", "--image", "any", "--num_replicas", "2", "true"),
+        times_bare=8,
+    ),
+    script(
+        "kube_dryrun",
+        job_s=Budget(1 / 500, "other"),
+        job_mib=Budget(5, "value"),
+        volcano_s=TENTH,
+        volcano_rendered_s=TENTH,
+    ),
+    script("kube_status", requests=Budget(2, "value"), times_bare=Budget(16, "value")),
+    script("kube_list", requests=Budget(3, "value"), seconds=Budget(1.5, "value")),
+    script("kube_wait", p50_ms=Budget(50, "value"), idle_requests=NONE),
+    script(
+        "kube_logs",
+        lines_per_s=Budget(150_000, "value", at_least=True),
+        threads=Budget(64, "value"),
+        mb=Budget(250, "value"),
+        lost_or_doubled=NONE,
+        broken=NONE,
+    ),
+    script("kube_import", import_s=Budget(2 / 3, "other")),
     script("lsf_watch", calls_per_min=Budget(31, "value")),  # 30, and the first at once
+    start(
+        "sagemaker_dryrun_echo",
+        *("torchx", "run", "--dryrun", "-s", "aws_sagemaker", "--workspace", ""),
+        *("-cfg", "role=Trainer,launch=container", "utils.sh", "--image", "i:1", "echo"),
+        times_bare=8,
+    ),
+    script("sagemaker_dryrun", seconds=Budget(0.1, "value")),
+    script(
+        "sagemaker_calls",
+        list_s=Budget(2, "value"),
+        list_calls=Budget(22, "value"),
+        wait_calls=Budget(1.1, "value"),  # an interval ends a little late
+        follow_calls_per_s=Budget(1, "value"),
+    ),
     script("slurm_watch", calls_per_min=Budget(65, "value")),
     script("slurm_follow", calls_per_min=Budget(6, "value"), cpu_ms_per_s=TENTH),
     Workload(

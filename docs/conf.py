@@ -12,6 +12,7 @@ project = "TorchX"
 copyright = "the TorchX developers"
 release = version = __version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "torchx_docs"]
+extensions.append("kubernetes_fields")
 source_suffix = {".md": "markdown"}
 exclude_patterns = ["_build"]
 html_theme = "furo"

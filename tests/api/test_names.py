@@ -67,6 +67,10 @@ torchx.schedulers.slurm_scheduler: SBATCH_JOB_OPTIONS SBATCH_GROUP_OPTIONS SLURM
 torchx.schedulers.slurm_scheduler.SlurmScheduler: _describe_squeue _describe_sacct _list_squeue
     _list_sacct
 torchx.util.colors: GREEN BLUE ORANGE GRAY ENDC
+torchx.schedulers.aws_sagemaker_scheduler: AWSSageMakerJob AWSSageMakerOpts AWSSageMakerScheduler
+    JOB_STATE Opts create_scheduler make_unique
+torchx.schedulers.aws_sagemaker_scheduler.AWSSageMakerScheduler: _client _get_job _job_ui_url
+    _local_session _parse_args
 """
 CLIENTS = {
     "NeMo-Run": NEMO_RUN,

@@ -204,7 +204,11 @@ def kill(pid: int, number: int) -> None:
 def scancel(arguments: list[str]) -> int:
     if option(arguments, "signal"):
         return 1
-    job = load(arguments[-1])
+    return max(cancel(word) for word in arguments if not word.startswith("-"))
+
+
+def cancel(job_id: str) -> int:
+    job = load(job_id)
     if job is None or job["state"] not in ("PENDING", "RUNNING"):
         return 0
     store(job, flag="cancel")

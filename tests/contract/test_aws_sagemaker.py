@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from tests.contract.cloudwatch import CloudWatchLines
+from tests.contract.trials import TRIALS
 from tests.fake_aws.server import FakeAws
 from torchx.errors import UnsupportedRequest
 from torchx.schedulers.aws_sagemaker_scheduler import create_scheduler
@@ -28,6 +29,7 @@ class SageMakerContract(CloudWatchLines, SchedulerContract):
     """What the suite needs to know of this scheduler."""
 
     requires_resource = False
+    trials = TRIALS
     native_states = (
         (("InProgress", "Starting"), AppState.PENDING),
         (("InProgress", "Training"), AppState.RUNNING),
@@ -41,6 +43,10 @@ class SageMakerContract(CloudWatchLines, SchedulerContract):
 
     def state_of(self, native):
         return job_state(*native)
+
+    @pytest.fixture
+    def scheduler_name(self):
+        return "aws_sagemaker"
 
     @pytest.fixture
     def opts(self):

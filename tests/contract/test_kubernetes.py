@@ -134,7 +134,7 @@ def cluster():
         yield running
 
 
-class TestKubernetesOnAFake(KubernetesContract):
+class KubernetesOnAFake(KubernetesContract):
     """On an API server that keeps objects and runs commands as processes of this machine."""
 
     timeout_s = 60
@@ -178,6 +178,10 @@ class TestKubernetesOnAFake(KubernetesContract):
         return lambda: sum(not NOT_QUERIES.search(r["target"]) for r in cluster.requests())
 
 
+class TestKubernetesOnAFake(KubernetesOnAFake):
+    """With a Job for each role."""
+
+
 @contextlib.contextmanager
 def faulty(cluster, action, match="", **more):
     cluster.fault(action, match, **more)
@@ -192,7 +196,11 @@ def faulty(cluster, action, match="", **more):
 
 @pytest.fixture(scope="module")
 def own_namespace():
-    """Others use the cluster at the same time."""
+    yield from namespace_for_tests()
+
+
+def namespace_for_tests():
+    """A namespace of its own, as others use the cluster at the same time."""
     assert KUBECONFIG, "set TORCHX_TEST_KUBECONFIG to the kubeconfig of a cluster for tests"
     name = f"torchx-test-{random_id()}"
     client, _ = connect(KUBECONFIG)
@@ -202,8 +210,7 @@ def own_namespace():
     client.transport.close()
 
 
-@pytest.mark.kubernetes
-class TestKubernetes(KubernetesContract):
+class KubernetesOnACluster(KubernetesContract):
     """On the cluster of ``TORCHX_TEST_KUBECONFIG``, whose node has the image."""
 
     no_commands = "what counts the calls passes no upgraded connections on, see test_inside.py"
@@ -256,3 +263,8 @@ class TestKubernetes(KubernetesContract):
         (failed,) = jobs.failed(app_id)
         assert failed.exit_code == -9
         assert "worker/0 killed by SIGKILL" in jobs.describe(app_id).msg
+
+
+@pytest.mark.kubernetes
+class TestKubernetes(KubernetesOnACluster):
+    """With a Job for each role."""

@@ -130,6 +130,10 @@ def keep_busy(over: threading.Event) -> None:
         subprocess.run(command, capture_output=True, timeout=60, check=False)
 
 
+SUBMITTING = ("sbatch", "srun")
+"""No questions: the second one is called by the job itself, as soon as it runs."""
+
+
 class TestSlurmPrograms(SlurmContract):
     """On programs that stand in for those of Slurm, where there is no cluster."""
 
@@ -175,6 +179,23 @@ class TestSlurmPrograms(SlurmContract):
             count += 1
             # another view of the cluster: no answer to an earlier call is at hand
             monkeypatch.setenv("SLURM_CONF", str(folder / f"slurm{count}.conf"))
-            return sum(not call.startswith("sbatch") for call in programs.calls())
+            return sum(not call.startswith(SUBMITTING) for call in programs.calls())
 
         return queries
+
+    def test_one_scancel_ends_many_jobs(self, jobs, programs):
+        ids = [jobs.start(jobs.sh("sleep 3600")) for _ in range(3)]
+        found = jobs.scheduler.look_many(ids)
+        assert jobs.scheduler.end_many([*found.values()]) == {}
+        assert [c for c in programs.calls() if c.startswith("scancel")] == [
+            f"scancel {' '.join(ids)}"
+        ]
+
+    def test_one_sacct_tells_of_many_jobs_that_have_ended(self, jobs, programs):
+        ids = [jobs.run(jobs.sh("true")) for _ in range(3)]
+        other = create_scheduler("other")
+        before = len(programs.calls())
+        found = other.look_many(ids)
+        assert {snapshot.state for snapshot in found.values()} == {AppState.SUCCEEDED}
+        asked = [c for c in programs.calls()[before:] if c.startswith("sacct")]
+        assert len(asked) <= 1

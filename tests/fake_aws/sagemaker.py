@@ -123,6 +123,26 @@ class SageMaker:
         ]
         return {"Results": results, **({"NextToken": str(end)} if end < len(found) else {})}
 
+    def ListTrainingJobs(self, params: Params) -> Params:
+        since = params.get("LastModifiedTimeAfter")
+        found = [j for j in self.jobs.values() if since is None or j.changed > since]
+        found.sort(key=lambda job: job.created, reverse=True)
+        at = int(params.get("NextToken", "0"))
+        end = at + params.get("MaxResults", 10)
+        same = (
+            "TrainingJobName",
+            "TrainingJobArn",
+            "CreationTime",
+            "LastModifiedTime",
+            "TrainingJobStatus",
+        )
+        summaries = [
+            {name: value for name, value in _described(job).items() if name in same}
+            for job in found[at:end]
+        ]
+        more = {"NextToken": str(end)} if end < len(found) else {}
+        return {"TrainingJobSummaries": summaries, **more}
+
     def _job(self, params: Params) -> TrainingJob:
         job = self.jobs.get(params["TrainingJobName"])
         if job is None:

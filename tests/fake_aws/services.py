@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .accounts import Ecr, Iam, Sts
+from .batch import Batch
 from .logs import Logs
 from .s3 import S3
 from .sagemaker import SageMaker
@@ -15,4 +16,5 @@ SERVICES: Sequence[Callable[[dict[str, Any]], Any]] = (
     Ecr,
     S3,
     SageMaker,
+    Batch,
 )

@@ -15,6 +15,8 @@ class AppWrapperController(Controller):
     def __init__(self, store: Store, kind: Kind, api: Api) -> None:
         super().__init__(store, kind, (PODS, JOBS))
         self._api = api
+        self._made: set[tuple[str, int, str]] = set()
+        """What was made once, in which attempt: what somebody deletes is not made again."""
 
     def sync(self, wrapper: Object) -> None:
         spec, status = wrapper["spec"], wrapper.get("status") or {}
@@ -23,18 +25,29 @@ class AppWrapperController(Controller):
         if spec.get("suspend"):
             self._write(wrapper, {"phase": "Suspended"})
             return
-        error = self._create(wrapper)
+        retries = status.get("retries", 0)
+        pods = self.store.owned(wrapper["metadata"]["uid"], PODS)
+        if status.get("phase") == "Resetting":
+            if not pods:
+                self._write(wrapper, {"phase": "Resuming", "retries": retries})
+            return
+        error = self._create(wrapper, retries)
         pods = self.store.owned(wrapper["metadata"]["uid"], PODS)
         counts = Counter(phase(pod) for pod in pods)
         if self.kind.version == "v1beta1":
             self._write(wrapper, _v1beta1_status(counts, error))
         else:
-            self._write(wrapper, _v1beta2_status(counts, len(pods), error))
+            found = _v1beta2_status(counts, len(pods), error)
+            if found["phase"] == "Failed" and retries < _retry_limit(wrapper):
+                found, retries = {"phase": "Resetting"}, retries + 1
+                for pod in pods:
+                    self._api.remove(PODS, pod)
+            self._write(wrapper, {**found, "retries": retries})
 
     def _write(self, wrapper: Object, status: Object) -> None:
         self.store.change(self.kind, wrapper, status=status)
 
-    def _create(self, wrapper: Object) -> str:
+    def _create(self, wrapper: Object, attempt: int) -> str:
         """Makes what is missing; what the server said if it refused."""
         for template in _templates(wrapper, self.kind.version):
             group, _, version = template["apiVersion"].rpartition("/")
@@ -45,8 +58,10 @@ class AppWrapperController(Controller):
             )
             namespace = wrapper["metadata"]["namespace"]
             name = template["metadata"]["name"]
-            if self.store.find(kind, namespace, name) is not None:
+            made = (wrapper["metadata"]["uid"], attempt, f"{kind.plural}/{name}")
+            if made in self._made or self.store.find(kind, namespace, name) is not None:
                 continue
+            self._made.add(made)
             metadata = {**template["metadata"], "namespace": namespace}
             metadata["ownerReferences"] = owner_of(self.kind, wrapper)
             obj = {**template, "metadata": metadata}
@@ -57,6 +72,11 @@ class AppWrapperController(Controller):
             except ApiFailure as err:
                 return str(err)
         return ""
+
+
+def _retry_limit(wrapper: Object) -> int:
+    annotations = wrapper["metadata"].get("annotations") or {}
+    return int(annotations.get("workload.codeflare.dev.appwrapper/retryLimit", 3))
 
 
 def _templates(wrapper: Object, version: str) -> list[Object]:

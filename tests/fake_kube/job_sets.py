@@ -34,7 +34,7 @@ class JobSetController(Controller):
         suspend = bool(spec.get("suspend"))
         jobs = [self._job(job_set, *place, restarts, suspend) for place in _places(spec)]
         failed = [job for job in jobs if _ended(job) == "Failed"]
-        if failed and restarts < (spec.get("failurePolicy") or {}).get("maxRestarts", 0):
+        if failed and restarts < _max_restarts(spec, failed):
             status["restarts"] = restarts + 1
         elif failed:
             self._end(status, "Failed", "FailedJobs", f"jobset failed due to {_name(failed[0])}")
@@ -44,6 +44,7 @@ class JobSetController(Controller):
         elif all(_ended(job) == "Complete" for job in jobs):
             message = "jobset completed successfully"
             self._end(status, "Completed", "AllJobsCompleted", message)
+        self._note_suspension(status, suspend)
         status["replicatedJobsStatus"] = [
             _counts(replicated["name"], jobs) for replicated in spec["replicatedJobs"]
         ]
@@ -54,6 +55,14 @@ class JobSetController(Controller):
         condition = {"type": state, "status": "True", "reason": reason, "message": message}
         others = status.get("conditions") or []
         status["conditions"] = [*others, {**condition, "lastTransitionTime": now()}]
+
+    def _note_suspension(self, status: Object, suspend: bool) -> None:
+        others = [c for c in status.get("conditions") or [] if c["type"] != "Suspended"]
+        known = len(others) < len(status.get("conditions") or [])
+        if suspend or known:
+            reason = "SuspendedJobs" if suspend else "ResumeJobs"
+            condition = {"type": "Suspended", "status": str(suspend), "reason": reason}
+            status["conditions"] = [*others, {**condition, "message": "", "lastTransitionTime": ""}]
 
     def _service(self, job_set: Object) -> None:
         metadata = job_set["metadata"]
@@ -109,6 +118,17 @@ def _job_spec(spec: Object, labels: dict[str, str], subdomain: str) -> Object:
     meta = {**meta, "labels": {**(meta.get("labels") or {}), **labels}}
     defaults = {"completionMode": "Indexed", "parallelism": 1, "completions": 1, "backoffLimit": 6}
     return {**defaults, **spec, "template": {"metadata": meta, "spec": pod}}
+
+
+def _max_restarts(spec: Object, failed: list[Object]) -> int:
+    """How often the set may start again after the failure of these Jobs."""
+    policy = spec.get("failurePolicy") or {}
+    roles = {job["metadata"]["labels"][f"{_PREFIX}/replicatedjob-name"] for job in failed}
+    for rule in policy.get("rules") or ():
+        targets = rule.get("targetReplicatedJobs")
+        if rule["action"] == "FailJobSet" and (not targets or roles & {*targets}):
+            return 0
+    return int(policy.get("maxRestarts", 0))
 
 
 def _places(spec: Object) -> list[tuple[Object, int]]:

@@ -56,7 +56,7 @@ class VolcanoController(Controller):
     def _phase(self, job: Object) -> str:
         pods = pods_of(self.store, job)
         total = sum(task.get("replicas", 1) for task in job["spec"]["tasks"])
-        counts = Counter(phase(pod) for pod in pods)
+        counts = Counter(phase(p) for p in pods if "deletionTimestamp" not in p["metadata"])
         least = _min_available(job)
         if counts["Succeeded"] + counts["Failed"] == total:
             return "Completed" if counts["Succeeded"] >= least else "Failed"
@@ -80,14 +80,13 @@ class VolcanoController(Controller):
         return False
 
     def _act(self, job: Object, action: str, why: str, pod: Object | None = None) -> bool:
-        retries = (job.get("status") or {}).get("retryCount", 0)
+        retries = (job.get("status") or {}).get("retryCount", 0) + 1
         if action in ("RestartJob", "RestartTask", "RestartPod"):
-            if retries >= job["spec"].get("maxRetry", 3):
-                self._write(job, "Failed", why)
-            elif action == "RestartJob":
-                self._write(job, "Restarting", why, retries + 1)
+            last = retries >= (job["spec"].get("maxRetry") or 3)  # 0 is replaced at its creation
+            if action == "RestartJob":
+                self._write(job, "Failed" if last else "Restarting", why, retries)
             elif pod is not None:
-                self._write(job, "Running", why, retries + 1)
+                self._write(job, "Failed" if last else "Running", why, retries)
                 self._remove(PODS, pod)
             return True
         if action in _ACTIONS:

@@ -201,6 +201,9 @@ PRIVATE_ELSEWHERE = {
     # handles are completed from the records alone: the scheduler takes 20 ms to import
     "torchx.cli._completion -> torchx.schedulers.local_scheduler._store",
     "torchx.cli._handles -> torchx.schedulers.local_scheduler._store",
+    # what may go of the records of local jobs, which no other scheduler keeps here
+    "torchx.cli.cmd_prune -> torchx.schedulers.local_scheduler._prune",
+    "torchx.cli.cmd_prune -> torchx.schedulers.local_scheduler._store",
     # a component of ours whose helper is made of parts of the finder
     "torchx.components.utils -> torchx.specs._hydra",
     # a role runs in the copy of a workspace, if its directory is one

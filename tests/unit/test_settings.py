@@ -14,6 +14,9 @@ NO_VARIABLES = {
     "TORCHX_IGNORE",
     "TORCHX_RECORD",  # ends of here-documents
     "TORCHX_ROLE_",
+    "TORCHX_VER",  # ends of names of tags
+    "TORCHX_APPNAME",
+    "TORCHX_USER",
     "TORCHX_FOO_BAR",  # a parameter in an example
     "TORCHX_",  # prefixes
     "TORCHX_TRACKER_",

@@ -19,6 +19,7 @@ _COMMANDS = {
     "log": "print the logs of an app (also: logs)",
     "plugins": "show what installed packages add",
     "port-forward": "reach ports of a replica from here",
+    "prune": "remove records of old local jobs",
     "run": "run a component as an app",
     "runopts": "show the options of the schedulers",
     "shell": "open a shell in a running replica",

@@ -13,7 +13,8 @@ _LAST_POLL_S = 1.0
 
 
 class StartWait:
-    """Waits for the start of an app, ever longer between two looks, and says once that it does.
+    """Waits for the start of an app, ever longer between two looks, and says why whenever that
+    changes.
 
     Args:
         follows: whether an outage is waited for from the first look on; else an app must have been
@@ -23,7 +24,7 @@ class StartWait:
     def __init__(self, target: LogTarget, follows: bool) -> None:
         self._target = target
         self._waits = follows
-        self._told = False
+        self._reason: str | None = None
         self._pause_s = _FIRST_POLL_S
         self._outage = Outage(target.scheduler, AWAY_S)
 
@@ -31,10 +32,11 @@ class StartWait:
         """Takes note that the app has not started, and pauses."""
         self._outage.over()
         self._waits = True
-        if not self._told:
-            self._told = True
-            state = status.state
-            _output.log().info("Waiting for app `%s` to start: %s", self._target.app_id, state)
+        reason = (status.msg or "").partition("\n")[0]
+        if reason != self._reason:
+            self._reason = reason
+            shown = f"{status.state}: {reason}" if reason else f"{status.state}"
+            _output.log().info("Waiting for app `%s` to start: %s", self._target.app_id, shown)
         self._pause()
 
     def is_away(self, err: BackendUnavailable) -> None:

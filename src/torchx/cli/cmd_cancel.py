@@ -1,31 +1,52 @@
-"""``torchx cancel``: asks for the end of an app."""
+"""``torchx cancel``: asks for the end of apps."""
 
 import argparse
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from torchx.cli import _arguments, _output
-from torchx.cli.cmd_base import AppHandleSubCommand, parse_app_handle
+from torchx.cli import _arguments, _output, _selection
+from torchx.cli.cmd_base import SubCommand, get_runner, parse_app_handle
 from torchx.runner import Runner
 from torchx.specs import AppState, is_terminal
 
+if TYPE_CHECKING:
+    from torchx.runner._ending import Ended
+
 EPILOG = """\
+Apps that are chosen by a pattern, a state, an age or `--all` are shown first; on a terminal you
+are asked about them, elsewhere `--yes` says that they are meant.
+
 examples:
   torchx cancel local_cwd://torchx/train-x1
-  torchx cancel --wait HANDLE    return when the app is gone"""
+  torchx cancel --wait HANDLE               return when the app is gone
+  torchx cancel -s slurm 'sweep-*'          all of a sweep, by their names
+  torchx cancel --state PENDING --older-than 1d --yes"""
 
 
-class CmdCancel(AppHandleSubCommand):
-    """Cancels an app; an app that is unknown or over is no error."""
+class CmdCancel(SubCommand):
+    """Cancels apps; one that is unknown or over is no error."""
 
     def add_arguments(self, subparser: argparse.ArgumentParser) -> None:
-        subparser.description = "Cancel an app. An app that has ended stays as it is."
+        subparser.description = "Cancel apps. One that has ended stays as it is."
         subparser.epilog = EPILOG
-        super().add_arguments(subparser)
+        _selection.add_selection(subparser)
         subparser.add_argument(
-            "--wait", action="store_true", help="return when the app has come to its end"
+            "--wait", action="store_true", help="return when the apps have come to their end"
         )
         _arguments.add_json(subparser)
 
+    def run(self, args: argparse.Namespace) -> None:
+        with get_runner() as runner:
+            chosen = _selection.choose(args, runner, lambda state: not is_terminal(state))
+            if len(chosen.handles) == 1 and not chosen.asked:
+                args.app_handle = chosen.handles[0]
+                self.run_with_runner(args, runner)
+                return
+            _selection.confirm(chosen, "cancel", args.yes)
+            self._cancel_many(args, runner, chosen.handles)
+
     def run_with_runner(self, args: argparse.Namespace, runner: Runner) -> None:
+        """Cancels the one app that ``args.app_handle`` names."""
         handle = args.app_handle
         before = state_of(runner, handle)
         runner.cancel(handle)
@@ -42,6 +63,47 @@ class CmdCancel(AppHandleSubCommand):
             _output.log().info("app `%s` is being cancelled", handle)
         if args.json:
             _output.out_json(outcome_json(handle, after))
+
+    def _cancel_many(self, args: argparse.Namespace, runner: Runner, handles: list[str]) -> None:
+        ended = runner.cancel_many(handles)
+        acted = [one.app_handle for one in ended if one.acted]
+        after: dict[str, AppState | None] = {}
+        for handle in acted if args.wait else ():
+            status = runner.wait(handle, wait_interval=1)
+            after[handle] = None if status is None else status.state
+        _output.log().info(
+            "%s %s", _selection.count(acted), "cancelled" if args.wait else "being cancelled"
+        )
+        report_rest(ended, "had ended before", args.json, after)
+
+
+def report_rest(
+    ended: "Sequence[Ended]",
+    ended_before: str,
+    as_json: bool,
+    after: Mapping[str, AppState | None],
+) -> None:
+    """Says which apps nothing was done about, and why; ends the command if there were errors."""
+    for one in ended:
+        if one.error is not None:
+            _output.log().error("`%s`: %s", one.app_handle, one.error)
+        elif one.before is None:
+            _output.log().info("app `%s` was not found", one.app_handle)
+        elif not one.acted:
+            _output.log().info("app `%s` %s: %s", one.app_handle, ended_before, one.before)
+    if as_json:
+        _output.out_json(
+            [
+                {
+                    **outcome_json(one.app_handle, after.get(one.app_handle, one.before)),
+                    "acted": one.acted,
+                    "error": None if one.error is None else str(one.error),
+                }
+                for one in ended
+            ]
+        )
+    if any(one.error is not None for one in ended):
+        raise SystemExit(1)
 
 
 def state_of(runner: Runner, handle: str) -> AppState | None:

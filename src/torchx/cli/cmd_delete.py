@@ -1,30 +1,49 @@
-"""``torchx delete``: removes an app from its scheduler."""
+"""``torchx delete``: removes apps from their schedulers."""
 
 import argparse
 
-from torchx.cli import _arguments, _output
-from torchx.cli.cmd_base import AppHandleSubCommand
-from torchx.cli.cmd_cancel import outcome_json, state_of
+from torchx.cli import _arguments, _output, _selection
+from torchx.cli.cmd_base import SubCommand, get_runner
+from torchx.cli.cmd_cancel import outcome_json, report_rest, state_of
 from torchx.runner import Runner
 
 EPILOG = """\
+Apps that are chosen by a pattern, a state, an age or `--all` are shown first; on a terminal you
+are asked about them, elsewhere `--yes` says that they are meant.
+
 examples:
-  torchx delete local_cwd://torchx/train-x1"""
+  torchx delete local_cwd://torchx/train-x1
+  torchx delete 'sweep-*'                        all of a sweep, by their names
+  torchx delete --state SUCCEEDED,FAILED --older-than 7d --yes"""
 
 
-class CmdDelete(AppHandleSubCommand):
-    """Deletes an app; an unknown app is no error."""
+class CmdDelete(SubCommand):
+    """Deletes apps; an unknown one is no error."""
 
     def add_arguments(self, subparser: argparse.ArgumentParser) -> None:
         subparser.description = (
-            "Delete an app from its scheduler; one that runs is cancelled first."
+            "Delete apps from their scheduler; one that runs is cancelled first."
             " Schedulers that keep no definitions only cancel."
         )
         subparser.epilog = EPILOG
-        super().add_arguments(subparser)
+        _selection.add_selection(subparser)
         _arguments.add_json(subparser)
 
+    def run(self, args: argparse.Namespace) -> None:
+        with get_runner() as runner:
+            chosen = _selection.choose(args, runner, lambda _: True)
+            if len(chosen.handles) == 1 and not chosen.asked:
+                args.app_handle = chosen.handles[0]
+                self.run_with_runner(args, runner)
+                return
+            _selection.confirm(chosen, "delete", args.yes)
+            ended = runner.delete_many(chosen.handles)
+            acted = [one.app_handle for one in ended if one.acted]
+            _output.log().info("%s deleted", _selection.count(acted))
+            report_rest(ended, "stays", args.json, {})
+
     def run_with_runner(self, args: argparse.Namespace, runner: Runner) -> None:
+        """Deletes the one app that ``args.app_handle`` names."""
         handle = args.app_handle
         before = state_of(runner, handle)
         runner.delete(handle)

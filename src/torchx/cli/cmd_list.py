@@ -3,8 +3,7 @@
 import argparse
 import sys
 
-from torchx._words import did_you_mean
-from torchx.cli import _arguments, _output
+from torchx.cli import _arguments, _output, _selection
 from torchx.cli._list_view import list_text
 from torchx.cli._log_query import parse_count
 from torchx.cli._look import is_terminal
@@ -40,7 +39,7 @@ class CmdList(SubCommand):
         _arguments.add_cfg(subparser)
         subparser.add_argument(
             "--state",
-            type=_states,
+            type=_selection.parse_states,
             metavar="STATE[,...]",
             help=f"only apps in these states: {', '.join(state.name for state in AppState)}",
         )
@@ -120,14 +119,3 @@ def _print_data(form: str, rows: list[dict[str, object]]) -> None:
     import yaml
 
     _output.out(yaml.safe_dump(rows, sort_keys=False), end="")
-
-
-def _states(text: str) -> frozenset[AppState]:
-    """The states named in the text, in any case."""
-    names = [name.strip().upper() for name in text.split(",") if name.strip()]
-    for name in names:
-        if name not in AppState.__members__:
-            valid = list(AppState.__members__)
-            msg = f"`{name}` is not a state, choose from {', '.join(valid)}."
-            raise argparse.ArgumentTypeError(msg + did_you_mean(name, valid))
-    return frozenset(AppState[name] for name in names)

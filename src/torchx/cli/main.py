@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from torchx.cli.cmd_base import SubCommand
 
 GROUP = "torchx.cli.cmds"
+_INTERRUPTED = 130
 
 # in the order of help; what they are for is told in `_help`
 COMMANDS: dict[str, str] = {
@@ -33,6 +34,7 @@ COMMANDS: dict[str, str] = {
     "log": "torchx.cli.cmd_log:CmdLog",
     "plugins": "torchx.cli.cmd_plugins:CmdPlugins",
     "port-forward": "torchx.cli.cmd_port_forward:CmdPortForward",
+    "prune": "torchx.cli.cmd_prune:CmdPrune",
     "run": "torchx.cli.cmd_run:CmdRun",
     "runopts": "torchx.cli.cmd_runopts:CmdRunopts",
     "shell": "torchx.cli.cmd_shell:CmdShell",
@@ -172,6 +174,13 @@ def run_main(subcmds: dict[str, "SubCommand"], argv: list[str] | None = None) ->
 
 def main(argv: list[str] | None = None) -> None:
     """Runs ``torchx`` with the arguments, by default those of the process."""
+    try:
+        _main(argv)
+    except KeyboardInterrupt:  # before there was anything to report it, or while that was done
+        raise SystemExit(_INTERRUPTED) from None
+
+
+def _main(argv: list[str] | None) -> None:
     if argv is None:
         from torchx._startup import collector
 

@@ -1,9 +1,30 @@
 """Verbs of the runner that end apps."""
 
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from torchx._startup.dataclass import light_dataclass
+from torchx.errors import TorchXError
 from torchx.runner._calls import recorded_call
 from torchx.runner._session import Session
-from torchx.schedulers.api import one_look
-from torchx.specs.api import AppHandle
+from torchx.schedulers._core.many import Outcome, act_on
+from torchx.schedulers.api import Scheduler, one_look
+from torchx.specs.api import AppHandle, AppState
+
+if TYPE_CHECKING:
+    from torchx.schedulers.api import AppSnapshot
+
+
+@light_dataclass(frozen=True)
+class Ended:
+    """What became of one of the apps that were to be cancelled or deleted."""
+
+    app_handle: AppHandle
+    before: AppState | None
+    """State that it was found in; ``None`` if it is unknown, or could not be looked at."""
+    acted: bool
+    """Its scheduler was told, and did not refuse; false for a cancel of an app that has ended."""
+    error: TorchXError | None
 
 
 class EndingVerbs(Session):
@@ -27,6 +48,71 @@ class EndingVerbs(Session):
 
                 note_deletion(app_handle)
 
+    def cancel_many(self, app_handles: Iterable[AppHandle]) -> "list[Ended]":
+        """Asks for the end of these apps, in as few calls as their schedulers allow.
+
+        A failure keeps no other app from being ended: errors are in what is returned, in the order
+        of the handles.
+
+        Raises:
+            InvalidInput: if one of them is no handle, or of no known scheduler; nothing is done.
+        """
+
+        def end(scheduler: "Scheduler[Any]", app_ids: Sequence[str]) -> "list[Outcome]":
+            found = scheduler.look_many(app_ids)
+            return act_on(app_ids, found, _runs, scheduler.end_many)
+
+        return self._many("cancel", app_handles, end, self.cancel)
+
+    def delete_many(self, app_handles: Iterable[AppHandle]) -> "list[Ended]":
+        """Removes these apps, those that run as well; otherwise as ``cancel_many``."""
+
+        def remove(scheduler: "Scheduler[Any]", app_ids: Sequence[str]) -> "list[Outcome]":
+            found = scheduler.look_many(app_ids)
+            return act_on(app_ids, found, lambda _: True, scheduler.remove_many)
+
+        ended = self._many("delete", app_handles, remove, self.delete)
+        from torchx._launches import note_deletion
+
+        for one in ended:
+            if one.acted:
+                note_deletion(one.app_handle)
+        return ended
+
+    def _many(
+        self,
+        verb: str,
+        app_handles: Iterable[AppHandle],
+        act: "Callable[[Scheduler[Any], Sequence[str]], list[Outcome]]",
+        act_on_one: Callable[[AppHandle], None],
+    ) -> "list[Ended]":
+        groups: dict[str, dict[str, AppHandle]] = {}
+        for handle in app_handles:
+            _, app_id, backend = self._find(handle)
+            groups.setdefault(backend, {}).setdefault(app_id, handle)
+        ended: list[Ended] = []
+        for backend, handles in groups.items():
+            scheduler = self._scheduler(backend)
+            with recorded_call(f"{verb}_many", backend), one_look():
+                if _has_hooks(scheduler):
+                    outcomes = _outcomes(act, scheduler, [*handles])
+                    ended += [
+                        Ended(handles[o.app_id], o.before, o.acted, o.error) for o in outcomes
+                    ]
+                else:
+                    ended += [self._one(handle, act_on_one) for handle in handles.values()]
+        return ended
+
+    def _one(self, handle: AppHandle, act: Callable[[AppHandle], None]) -> "Ended":
+        """As ``_many`` for a scheduler of another package, which may have the verbs alone."""
+        try:
+            status = self.status(handle)
+            if status is not None:
+                act(handle)
+        except TorchXError as err:
+            return Ended(handle, None, False, err)
+        return Ended(handle, None if status is None else status.state, status is not None, None)
+
     def stop(self, app_handle: AppHandle) -> None:
         """Deprecated name of ``cancel``."""
         import warnings
@@ -37,3 +123,27 @@ class EndingVerbs(Session):
             stacklevel=2,
         )
         self.cancel(app_handle)
+
+
+def _runs(snapshot: "AppSnapshot") -> bool:
+    return not snapshot.terminal
+
+
+def _outcomes(
+    act: Callable[["Scheduler[Any]", Sequence[str]], list[Outcome]],
+    scheduler: "Scheduler[Any]",
+    app_ids: Sequence[str],
+) -> list[Outcome]:
+    """What became of the apps of one scheduler, also if it cannot be reached at all."""
+    try:
+        return act(scheduler, app_ids)
+    except TorchXError as err:
+        return [Outcome(app_id, None, False, err) for app_id in app_ids]
+
+
+def _has_hooks(scheduler: object) -> bool:
+    """False for schedulers that define the verbs and no hooks, as those of other packages may."""
+    if not isinstance(scheduler, Scheduler):
+        return False
+    cls = type(scheduler)
+    return cls.look is not Scheduler.look and cls.end is not Scheduler.end

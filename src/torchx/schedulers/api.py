@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from torchx._retry import with_retries
 from torchx._startup.lazy_logger import get_logger
-from torchx.errors import InvalidInput, UnknownApp, UnsupportedRequest
-from torchx.schedulers._core import logs
+from torchx.errors import InvalidInput, TorchXError, UnknownApp, UnsupportedRequest
+from torchx.schedulers._core import logs, many
 from torchx.schedulers._core.checks import (
     check_app,
     check_query,
@@ -329,6 +329,23 @@ class Scheduler(abc.ABC, Generic[T]):
         """Hook: ends the app if it runs and removes what the backend keeps of it."""
         if not snapshot.terminal:
             self.end(snapshot)
+
+    def look_many(self, app_ids: Sequence[str]) -> Mapping[str, AppSnapshot]:
+        """Hook: those of these apps that the backend knows, from as few questions as it allows."""
+        looked = ((app_id, self.snapshot(app_id)) for app_id in app_ids)
+        return {app_id: snapshot for app_id, snapshot in looked if snapshot is not None}
+
+    def end_many(self, snapshots: Sequence[AppSnapshot]) -> Mapping[str, TorchXError]:
+        """Hook: as ``end``, of many apps in as few calls as the backend allows.
+
+        Returns:
+            The errors, by app id; a failure keeps no other app from being ended.
+        """
+        return many.each(self.end, snapshots)
+
+    def remove_many(self, snapshots: Sequence[AppSnapshot]) -> Mapping[str, TorchXError]:
+        """Hook: as ``remove``, of many apps; returns errors as ``end_many``."""
+        return many.each(self.remove, snapshots)
 
     def cancel(self, app_id: str) -> None:
         """Asks for the end of the app and does not wait for it. An unknown app is no error."""

@@ -25,6 +25,7 @@ from torchx.testing._contract.interruptions import InterruptionContract
 from torchx.testing._contract.jobs import Jobs
 from torchx.testing._contract.life import LifeContract
 from torchx.testing._contract.logs import LogContract
+from torchx.testing._contract.many import ManyContract
 from torchx.testing._contract.merged import MergedLogContract
 from torchx.testing._contract.requests import RequestContract
 from torchx.testing._contract.retries import RetryContract
@@ -41,6 +42,7 @@ class SchedulerContract(
     LogContract,
     MergedLogContract,
     InsideContract,
+    ManyContract,
     FaultContract,
     InterruptionContract,
 ):

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any, TextIO
 
-from torchx._projects.entry import Entry, announce
+from torchx._projects.entry import Entry, announce, open_entry
 from torchx._projects.tree import scan
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import BackendUnavailable, InvalidInput, TorchXError, UnsupportedRequest
@@ -378,23 +378,37 @@ class DockerWorkspaceMixin(WorkspaceMixin[dict[str, tuple[str, str]]]):
         cfg: Mapping[str, CfgVal],
     ) -> str:
         """Has the daemon build the image; gives its id."""
-        from torchx.workspace import _docker
+        from torchx.workspace import _buildx, _docker
         from torchx.workspace._tar import TarStream
 
+        feature = _buildx.feature_of_buildkit(_own_dockerfile(entries))
+        if feature is not None:
+            _buildx.check_available(feature)
         announce(entries, workspace)
-        return _docker.build(
-            self._docker_client,
-            TarStream(with_dockerfile(entries)),
-            dockerfile=TORCHX_DOCKERFILE,
-            arguments={"IMAGE": image, "WORKSPACE": str(workspace)},
-            labels={self.LABEL_VERSION: __version__},
-            quiet=bool(cfg.get("quiet")),
-        )
+        context = TarStream(with_dockerfile(entries))
+        about: dict[str, Any] = {
+            "dockerfile": TORCHX_DOCKERFILE,
+            "arguments": {"IMAGE": image, "WORKSPACE": str(workspace)},
+            "labels": {self.LABEL_VERSION: __version__},
+            "quiet": bool(cfg.get("quiet")),
+        }
+        if feature is not None:
+            return _buildx.build(context, **about)
+        return _docker.build(self._docker_client, context, **about)
 
 
 def has_dockerfile(entries: Iterable[Entry]) -> bool:
     """True if a workspace brings its own Dockerfile."""
     return any(e.path == TORCHX_DOCKERFILE and e.kind != "dir" for e in entries)
+
+
+def _own_dockerfile(entries: Iterable[Entry]) -> str:
+    """What a workspace's own Dockerfile holds; empty if it has none that is a plain file."""
+    for entry in entries:
+        if entry.path == TORCHX_DOCKERFILE and entry.kind == "file":
+            with open_entry(entry) as file:
+                return file.read().decode("utf-8", "replace")
+    return ""
 
 
 def with_dockerfile(entries: list[Entry]) -> list[Entry]:

@@ -1,7 +1,10 @@
 """The script that starts a daemon, where one runs: it says what is there and makes it once."""
 
 import os
+import shutil
+import signal
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -54,3 +57,30 @@ def test_what_it_cannot_do_is_told():
     done = call("up", env={"DOCKER_HOST": "tcp://127.0.0.1:1"})
     assert done.returncode == 1
     assert "nothing answers on tcp://127.0.0.1:1" in done.stderr
+
+
+def test_a_daemon_that_is_just_ending_is_replaced(tmp_path):
+    """On a socket of its own; the daemon that the other tests use goes on."""
+    folder = tempfile.mkdtemp(prefix="torchx-docker-", dir="/var/tmp")  # not on a socket's length
+    env = {
+        "TORCHX_ENGINES_DIR": folder,
+        "DOCKER_HOST": f"unix://{folder}/sock",
+        "TORCHX_DOCKERD_ARGS": "--iptables=false --ip-masq=false --bridge=none",
+    }
+    try:
+        first = call("up", env=env)
+        if first.returncode:
+            pytest.skip(f"no second daemon can be started here: {first.stderr[-300:]}")
+        pid = Path(folder, "docker/dockerd.pid").read_text()
+        os.kill(int(pid), signal.SIGTERM)
+        second = call("up", env=env)
+        assert second.returncode == 0, second.stderr
+        assert call("status", env=env).returncode == 0
+        assert Path(folder, "docker/dockerd.pid").read_text() != pid
+    finally:
+        call("down", env=env)
+        for line in reversed(Path("/proc/mounts").read_text().splitlines()):
+            mount = line.split()[1]
+            if mount.startswith(f"{folder}/"):
+                subprocess.run(["umount", "-l", mount], check=False)
+        shutil.rmtree(folder, ignore_errors=True)

@@ -177,6 +177,23 @@ def test_killing_all_that_supervises_is_noticed_by_the_next_look(launch, schedul
     assert scheduler.list()[0].state is AppState.FAILED
 
 
+def test_what_cannot_be_found_without_its_supervisors_is_not_said_to_have_ended(launch, scheduler):
+    hidden = f"1{MARKER}"
+    _, app_id = launch(f"env -i setsid sleep {hidden} & sleep {MARKER}", detach=True)
+    wait_until(lambda: len(processes_with(hidden)) == 2)
+    try:
+        for pid in supervisors(scheduler, app_id):
+            os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: not any(alive(pid) for pid in supervisors(scheduler, app_id)))
+        found = scheduler.describe(app_id)
+        assert found is not None
+        assert "what could be found of its replicas was ended" in found.msg
+        assert processes_with(MARKER) == []
+    finally:
+        for pid in processes_with(hidden):
+            os.kill(pid, signal.SIGKILL)
+
+
 def test_cancel_reaches_what_ignores_the_first_signal(scheduler):
     app = sh(f"trap '' TERM; setsid sh -c \"trap '' TERM; sleep {MARKER}\" & sleep {MARKER}")
     app_id = scheduler.submit(app, {"grace_s": 1})

@@ -85,6 +85,32 @@ def test_signals_raise_in_the_main_thread_only(scheduler):
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
+def test_signals_do_what_they_did_before_once_all_schedulers_are_closed():
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    one, two = create_scheduler("one"), create_scheduler("two")
+    one.close()
+    one.close()
+    with pytest.raises(SignalException):
+        signal.raise_signal(signal.SIGINT)
+    two.close()
+    assert {number: signal.getsignal(number) for number in before} == before
+
+
+def test_handlers_of_the_program_stay():
+    got = []
+
+    def handler(number, _):
+        got.append(number)
+
+    signal.signal(signal.SIGTERM, handler)
+    scheduler = create_scheduler("test")
+    signal.raise_signal(signal.SIGTERM)
+    assert got == [signal.SIGTERM]
+    signal.signal(signal.SIGINT, handler)  # later than the scheduler's
+    scheduler.close()
+    assert signal.getsignal(signal.SIGINT) is signal.getsignal(signal.SIGTERM) is handler
+
+
 def test_a_negative_grace_period_is_refused(scheduler):
     with pytest.raises(InvalidInput, match="`grace_s` must not be negative, given: -1"):
         scheduler.submit_dryrun(sh("true"), {"grace_s": -1})

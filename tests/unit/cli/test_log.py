@@ -250,6 +250,28 @@ def test_an_app_that_is_pending_is_waited_for(caplog: pytest.LogCaptureFixture) 
     assert caplog.text.count("Waiting") == 1
 
 
+def test_the_reason_of_a_wait_is_told_whenever_it_changes(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
+    reasons = ["", "Resources", "Resources", "JobHeldUser: it is held\nmore", None]
+
+    class Reasons(StandIn):
+        def status(self, handle: str) -> AppStatus | None:
+            reason = reasons.pop(0)
+            return AppStatus(
+                AppState.RUNNING if reason is None else AppState.PENDING, msg=reason or ""
+            )
+
+    logs(Reasons(), "k://s/app")
+    told = [record.getMessage() for record in caplog.records if "Waiting" in record.getMessage()]
+    assert told == [
+        "Waiting for app `app` to start: PENDING",
+        "Waiting for app `app` to start: PENDING: Resources",
+        "Waiting for app `app` to start: PENDING: JobHeldUser: it is held",
+    ]
+
+
 class Away(StandIn):
     """A backend that is away for some of the looks."""
 

@@ -3,6 +3,7 @@
 import argparse
 import json
 import logging
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -52,7 +53,7 @@ def test_default_commands_come_in_order_as_new_instances() -> None:
     first, second = cli.get_default_sub_cmds(), cli.get_default_sub_cmds()
     assert " ".join(first) == (
         "builtins cancel completion configure delete describe doctor exec list log plugins"
-        " port-forward run runopts shell status tracker why"
+        " port-forward prune run runopts shell status tracker why"
     )
     assert all(isinstance(cmd, SubCommand) for cmd in first.values())
     assert isinstance(first["run"], CmdRun)
@@ -286,6 +287,45 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(
 
 def test_a_reader_that_goes_away_is_no_error() -> None:
     cli.run_main({"fail": Failing(BrokenPipeError())}, ["fail"])
+
+
+STRUCK = """
+import os, sys, threading, time
+from torchx.cli.main import main
+
+begun = threading.Event()
+
+def strike():
+    begun.wait()
+    time.sleep(float(sys.argv[1]))
+    os.kill(os.getpid(), 2)
+
+threading.Thread(target=strike).start()
+code = 0
+try:
+    begun.set()
+    main(["list"])
+    time.sleep(60)
+except SystemExit as err:
+    code = err.code
+except KeyboardInterrupt as err:  # it came before or after our function
+    while err.__traceback__ is not None:
+        if "torchx" in err.__traceback__.tb_frame.f_code.co_filename:
+            code = "escaped"
+        err.__traceback__ = err.__traceback__.tb_next
+os.write(1, str(code).encode())
+"""
+
+
+def test_a_very_early_interrupt_has_no_traceback() -> None:
+    codes = set()
+    for i in range(20):
+        command = [sys.executable, "-c", STRUCK, str(i * 0.002)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert "Traceback" not in done.stderr
+        codes.add(done.stdout.split()[-1])
+    assert "130" in codes
+    assert codes <= {"0", "130"}
 
 
 def test_usage_errors_are_json_where_json_is_asked_for(call: Callable[..., Any]) -> None:

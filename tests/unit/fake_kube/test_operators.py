@@ -178,7 +178,8 @@ def test_both_generations_of_app_wrappers(kube: KubeClient) -> None:
         lambda: kube.get(APP_WRAPPERS_V1BETA1, NS, "w").get("status")
         == {"Succeeded": 1, "state": "Completed"}
     )
-    reached(lambda: kube.get(APP_WRAPPERS_V1BETA2, NS, "w").get("status") == {"phase": "Failed"})
+    failed = {"phase": "Failed", "retries": 3}
+    reached(lambda: kube.get(APP_WRAPPERS_V1BETA2, NS, "w").get("status") == failed)
 
 
 def test_any_kind_can_be_added(cluster: FakeKube, kube: KubeClient) -> None:

@@ -18,6 +18,8 @@ LOOK_EVERY_S = 5.0
 """How often the scheduler is asked for the streams, and whether the job has ended."""
 LOOK_FOR_NEW_EVERY_S = 2.0
 """The same while a stream is missing."""
+PATIENCE_S = 5.0
+"""How long the first lines wait until all replicas have streams."""
 SETTLE_S = 5.0
 """How long nothing may come after the end of a job until it is taken for all."""
 LONG_ENDED_S = 60.0
@@ -77,10 +79,13 @@ def follow(reader: LogReader, look: Look) -> Iterator[list[LogChunk]]:
     """New lines as they come, until the job has ended and nothing came for a while."""
     pace = _Pace()
     watch = _Watch(look, pace)
-    follower: _Follower = _OneByOne(reader) if len(reader.replicas) == 1 else _Together(reader)
+    follower: _Follower = _OneByOne(reader)
+    if len(reader.replicas) > 1:
+        follower = _Together(reader)
+        watch.await_streams()
     while True:
-        pace.wait()
         try:
+            pace.wait()
             chunks, more = follower.read_on(watch.plan)
             if chunks:
                 watch.note_news()
@@ -106,6 +111,18 @@ class _Watch:
         self.plan = look()
         self._looked = self._news = time.monotonic()
 
+    def await_streams(self) -> None:
+        """Waits until all replicas have a stream, not for long after the first one has: lines of
+        one that comes later are given late."""
+        first: float | None = None
+        while not (self.plan.complete or self.plan.ended):
+            if self.plan.streams:
+                first = first or time.monotonic()
+                if time.monotonic() - first > PATIENCE_S:
+                    return
+            self._pace.wait()
+            self._look_again()
+
     def note_news(self) -> None:
         """Lines have come."""
         self._news = time.monotonic()
@@ -128,6 +145,9 @@ class _Watch:
         if plan.ended or time.monotonic() - self._looked < every_s:
             return
         self._pace.wait()
+        self._look_again()
+
+    def _look_again(self) -> None:
         self.plan = self._look()
         self._pace.charge(self.plan.calls - 1)
         self._looked = time.monotonic()

@@ -43,8 +43,7 @@ def local_session(region: str | None = None, profile: str | None = None) -> "bot
         NotInstalled: without boto3.
         AwsRefused: if there is no such profile.
     """
-    settings = sorted(item for item in os.environ.items() if item[0].startswith("AWS_"))
-    key = region, profile, tuple(settings)
+    key = region, profile, _settings()
     sessions: dict[Any, Any] = _local.__dict__.setdefault("sessions", {})
     if key not in sessions:
         try:
@@ -60,8 +59,13 @@ def local_session(region: str | None = None, profile: str | None = None) -> "bot
     return sessions[key]
 
 
+def _settings() -> tuple[tuple[str, str], ...]:
+    """The variables of AWS's own."""
+    return tuple(sorted(item for item in os.environ.items() if item[0].startswith("AWS_")))
+
+
 class AwsService:
-    """One service of AWS.
+    """One service of AWS. Threads share its clients, as boto3 allows, and no sessions.
 
     Args:
         name: as boto3 calls it: ``batch``, ``logs``, ``sagemaker``.
@@ -76,7 +80,8 @@ class AwsService:
         self._region = region
         self._profile = profile
         self._given = client
-        self._made = threading.local()
+        self._lock = threading.Lock()
+        self._made: dict[int | None, tuple[object, Any]] = {}
 
     def call(self, operation: str, **params: Any) -> dict[str, Any]:
         """The answer of one operation, which is repeated while AWS is busy or away.
@@ -109,22 +114,22 @@ class AwsService:
         return str(self.client().meta.region_name)
 
     def client(self, attempts: int | None = None) -> Any:
-        """The client that was given, else this thread's of boto3.
+        """The client that was given, else one of boto3; a new one when variables have changed.
 
         Args:
             attempts: how often a call is made at most; ``None`` for as often as usual.
         """
         if self._given is not None:
             return self._given
-        session = local_session(self._region, self._profile)
-        # with another session, such as after a change of AWS_ENDPOINT_URL, it is made anew
-        made: dict[Any, Any] = self._made.__dict__.setdefault("clients", {})
-        found = made.get(attempts)
-        if found is None or found[0] is not session:
-            with translate_errors(f"{self.name}:client"):
-                found = session, session.client(self.name, config=_config(attempts))
-            made[attempts] = found
-        return found[1]
+        settings = _settings()
+        with self._lock:
+            known, client = self._made.get(attempts, (None, None))
+            if known != settings:
+                session = local_session(self._region, self._profile)
+                with translate_errors(f"{self.name}:client"):
+                    client = session.client(self.name, config=_config(attempts))
+                self._made[attempts] = settings, client
+        return client
 
     def _call(self, client: Any, operation: str, params: dict[str, Any]) -> dict[str, Any]:
         with translate_errors(self._title(operation)):

@@ -1,7 +1,7 @@
 """Refusals that all schedulers share, in one wording."""
 
 from torchx.errors import InvalidInput, UnsupportedRequest
-from torchx.specs.api import AppDef, RetryPolicy, Role
+from torchx.specs.api import AppDef, BindMount, RetryPolicy, Role
 
 from .log_query import LogQuery
 from .responses import SchedulerFeatures, Stream
@@ -30,6 +30,8 @@ def _check_features(role: Role, features: SchedulerFeatures, scheduler: str) -> 
     if role.mounts and not features.mounts and "mounts" not in features.left_out:
         msg = f"role `{role.name}` has `mounts`, which `{scheduler}` does not support"
         raise UnsupportedRequest(f"{msg}: leave them out")
+    if features.mounts:
+        _check_mounts(role)
     policy = role.retry_policy
     # APPLICATION is the default of a role, accepted everywhere
     accepted = policy in features.retries or policy is RetryPolicy.APPLICATION
@@ -40,6 +42,17 @@ def _check_features(role: Role, features: SchedulerFeatures, scheduler: str) -> 
             f"it knows: {known}"
         )
         raise UnsupportedRequest(msg)
+
+
+def _check_mounts(role: Role) -> None:
+    """Refuses sources of this machine that would be looked for in some other directory."""
+    for mount in role.mounts:
+        if isinstance(mount, BindMount) and not mount.src_path.startswith(("/", "$")):
+            msg = (
+                f"role `{role.name}`: the source `{mount.src_path}` of a bind mount must be an"
+                " absolute path, as there is no directory that it could be relative to"
+            )
+            raise InvalidInput(msg)
 
 
 def _check_values(role: Role) -> None:

@@ -37,6 +37,8 @@ class ListAppResponse:
     state: AppState
     app_handle: str = "<NOT_SET>"
     name: str = ""
+    created_ns: int | None = None
+    """When it was launched, in nanoseconds since the epoch; ``None`` if it is not known."""
     replicas: tuple[int, int] | None = None
     """How many run or have succeeded, of how many; ``None`` if that is not told."""
     times_ns: "tuple[int | str, int | str] | None" = None

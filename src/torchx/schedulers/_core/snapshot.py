@@ -80,6 +80,8 @@ class AppSnapshot:
     """The other replicas are ended when one has failed for good (option ``on_failure=end``)."""
     ending: bool | None = None
     """They are being ended now; ``None``: as soon as one has failed, without anybody's help."""
+    created_ns: int | None = None
+    """When it was launched, in nanoseconds since the epoch; ``None`` if it is not known."""
     min_replicas_count: bool = True
     """The backend lets as many replicas fail as ``min_replicas`` of their role allows."""
     times_ns: "tuple[int | str, int | str] | None" = None
@@ -211,7 +213,13 @@ def to_row(snapshot: AppSnapshot) -> ListAppResponse:
     state = snapshot.native_state  # 10,000 rows have no time to spare for the property
     if state is None:
         state = snapshot.state
-    row = ListAppResponse(snapshot.app_id, state, name=snapshot.name, times_ns=snapshot.times_ns)
+    row = ListAppResponse(
+        snapshot.app_id,
+        state,
+        name=snapshot.name,
+        created_ns=snapshot.created_ns,
+        times_ns=snapshot.times_ns,
+    )
     if snapshot.replicas:
         row.replicas = _counts(snapshot.replicas)
         row.times_ns = snapshot.times_ns or _times(snapshot)

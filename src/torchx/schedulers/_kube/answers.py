@@ -89,6 +89,8 @@ def _classify(
 
 
 def _forbidden(call: Call, status: Mapping[str, Any], words: str) -> ApiError:
+    if "admission webhook" in words:
+        return Rejected(f"the cluster refuses to {call}: {words}", 403, status)
     if "exceeded quota" in words or "is forbidden: violates" in words or "LimitRange" in words:
         return Forbidden(f"the cluster does not allow to {call}: {words}", 403, status)
     msg = f"you are not allowed to {call}: {words}"

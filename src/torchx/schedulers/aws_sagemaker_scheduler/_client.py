@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from typing import Any
 
 from torchx._startup.dataclass import replace
@@ -14,8 +15,10 @@ from torchx.schedulers._aws.session import AwsService
 from ._names import TAG_JOB, TAG_MARK, is_job_name
 from ._request import ACCOUNT, DEFAULT_OUTPUT, DIGEST, REGION, AWSSageMakerJob, fill_in
 from ._source import send_source
+from ._watch import Watch
 
-_NOT_FOUND = "not found"
+_NOT_FOUND = ("not found", "could not find")
+"""In the words for a job that is not there, whose error has no code of its own."""
 _PAGE_JOBS = 100
 _OURS = {
     "Filters": [{"Name": f"Tags.{TAG_MARK}", "Operator": "Exists"}],
@@ -39,6 +42,7 @@ class Api:
             region = given if isinstance(given, str) else None
         self._home = (region, profile)
         self.jobs = AwsService("sagemaker", region, profile, client)
+        self._watch = Watch()
 
     @functools.cached_property
     def logs(self) -> AwsService:
@@ -150,6 +154,17 @@ class Api:
         """What AWS says of a job; ``None`` if it knows none of that name."""
         if not is_job_name(name):
             return None
+        record = self._watch.take_fresh(name)
+        if record is None:
+            record = self._described(name)
+            self._watch.note(name, record)
+        return record
+
+    def wait(self, name: str, timeout_s: float) -> None:
+        """Waits; what has not changed meanwhile is not described again, if others wait as well."""
+        self._watch.wait(name, timeout_s, self.modified_after)
+
+    def _described(self, name: str) -> dict[str, Any] | None:
         try:
             found: dict[str, Any] | None = self.jobs.call(
                 "describe_training_job", TrainingJobName=name
@@ -157,7 +172,8 @@ class Api:
         except NotThere:
             return None
         except AwsRefused as err:
-            if err.code == "ValidationException" and _NOT_FOUND in str(err):
+            words = str(err).lower()
+            if err.code == "ValidationException" and any(said in words for said in _NOT_FOUND):
                 return None
             raise
         return found
@@ -176,10 +192,25 @@ class Api:
         for result in found:
             yield result.get("TrainingJob") or {}
 
+    def modified_after(self, moment: datetime) -> dict[str, datetime] | None:
+        """When each job was modified that was after a time; ``None`` if AWS does not tell."""
+        try:
+            found = self.jobs.items(
+                "list_training_jobs",
+                "TrainingJobSummaries",
+                LastModifiedTimeAfter=moment,
+                PaginationConfig={"PageSize": _PAGE_JOBS},
+            )
+            return {str(job["TrainingJobName"]): job["LastModifiedTime"] for job in found}
+        except TorchXError as err:  # the next look tells, or succeeds
+            logger.debug("looking at jobs one by one: %s", err)
+            return None
+
     # -- ending -----------------------------------------------------------------------------
 
     def stop(self, name: str) -> None:
         """Asks for the end of a job; one that has ended meanwhile is left alone."""
+        self._watch.forget(name)
         try:
             self.jobs.call("stop_training_job", TrainingJobName=name)
         except AwsRefused as err:

@@ -67,6 +67,6 @@ def _words(resource: Resource) -> str:
         return "nothing given"
     parts = [f"{max(resource.cpu, 0)} CPUs", f"{max(resource.memMB, 0) // _UNIT} GiB"]
     if resource.gpu > 0:
-        parts.append(f"{resource.gpu} GPUs")
+        parts.append(f"{resource.gpu} GPU{'' if resource.gpu == 1 else 's'}")
     parts += [f"{n} {name}" for name, n in resource.devices.items()]
     return ", ".join(parts)

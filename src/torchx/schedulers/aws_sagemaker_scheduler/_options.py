@@ -29,7 +29,8 @@ class Opts(StructuredOpts):
     they are, in any image)."""
 
     source_dir: str | None = None
-    """Directory that goes along with launch=script. Default: the current directory."""
+    """Directory that goes along with launch=script. Default: the workspace, unless it is built into
+    the image (`image_repo`); else the current directory."""
 
     dependencies: list[str] | None = None
     """Further directories that go along with the source, each under its own name."""
@@ -70,7 +71,8 @@ class Opts(StructuredOpts):
     interruption."""
 
     max_wait: int | None = None
-    """Seconds that a job on spot instances may take with all its waiting, at least `max_run`."""
+    """Seconds that a job on spot instances may take with all its waiting, at least `max_run`.
+    Default: twice that."""
 
     max_retry_attempts: int | None = None
     """How often the job starts again after an internal error of the service, 1 to 30."""

@@ -83,12 +83,14 @@ class AWSSageMakerJob:
     __repr__ = __str__
 
 
-def build_request(app: AppDef, name: str, opts: Opts, cwd: str = ".") -> AWSSageMakerJob:
+def build_request(
+    app: AppDef, name: str, opts: Opts, projects: Mapping[str, str]
+) -> AWSSageMakerJob:
     """The request of an app of one role, which is left as it is.
 
     Args:
         name: of the job; see ``_names.job_name``.
-        cwd: the source, where the options name none.
+        projects: the source where the options name none: directories by their places in it.
 
     Raises:
         InvalidInput: for what SageMaker cannot take.
@@ -109,7 +111,7 @@ def build_request(app: AppDef, name: str, opts: Opts, cwd: str = ".") -> AWSSage
         if opts.hyperparameters:
             job_def["HyperParameters"] = _plain_hyperparameters(opts.hyperparameters)
     else:
-        source, job_def["HyperParameters"] = _script(role, name, opts, output, cwd)
+        source, job_def["HyperParameters"] = _script(role, name, opts, output, projects)
         if opts.enable_network_isolation:
             channels.append(_channel(CODE_CHANNEL, _source_uri(source), None))
     if channels:
@@ -247,7 +249,7 @@ def _plain_hyperparameters(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def _script(
-    role: Role, name: str, opts: Opts, output: str, cwd: str
+    role: Role, name: str, opts: Opts, output: str, default: Mapping[str, str]
 ) -> tuple[Source, dict[str, str]]:
     """The source, and the hyperparameters by which the toolkit in the image runs it."""
     values = _values(name)
@@ -259,7 +261,7 @@ def _script(
         )
         raise InvalidInput(msg)
     module = module_of(entry)
-    projects = {opts.source_dir or cwd: ""}
+    projects = {opts.source_dir: ""} if opts.source_dir else {**default}
     for extra in opts.dependencies or ():
         projects[extra] = posixpath.basename(posixpath.normpath(extra))
     location = opts.code_location or _below(output, "torchx-source")

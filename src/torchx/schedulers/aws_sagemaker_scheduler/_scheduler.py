@@ -14,7 +14,7 @@ from torchx.schedulers.api import (
     Scheduler,
     SchedulerFeatures,
 )
-from torchx.specs.api import AppDef, AppDryRunInfo, CfgVal, runopts
+from torchx.specs.api import AppDef, AppDryRunInfo, CfgVal, Role, runopts
 from torchx.workspace.docker_workspace import DockerWorkspaceMixin
 
 from ._args import parse_args
@@ -69,9 +69,10 @@ class AWSSageMakerScheduler(PublishedMethods, DockerWorkspaceMixin, Scheduler[Op
     def _api_of(self, home: _Home) -> "Api":
         from ._client import Api  # a dry run calls nothing
 
-        if home not in self._apis:
-            self._apis[home] = Api(*home, client=self._given_client)
-        return self._apis[home]
+        # threads may be the first at once
+        return self._apis.get(home) or self._apis.setdefault(
+            home, Api(*home, client=self._given_client)
+        )
 
     # -- requests ---------------------------------------------------------------------------
 
@@ -85,6 +86,14 @@ class AWSSageMakerScheduler(PublishedMethods, DockerWorkspaceMixin, Scheduler[Op
         if isinstance(cfg, Mapping):
             check_options(cfg)
 
+    def caching_build_workspace_and_update_role(
+        self, role: Role, cfg: Mapping[str, CfgVal], build_cache: dict[object, object]
+    ) -> None:
+        """Builds the workspace into the image, unless it is to be the source of a script."""
+        if goes_as_source(cfg):
+            return
+        super().caching_build_workspace_and_update_role(role, cfg, build_cache)
+
     def _submit_dryrun(self, app: AppDef, cfg: Opts) -> AppDryRunInfo[AWSSageMakerJob]:
         app = copy.copy(app)  # an image that is pushed gets another name
         app.roles = [copy.copy(role) for role in app.roles]
@@ -93,7 +102,7 @@ class AWSSageMakerScheduler(PublishedMethods, DockerWorkspaceMixin, Scheduler[Op
         if cfg.launch != "container":
             program, _ = parse_args(app.roles[0].args)
         name = job_name(unique_name(cfg.base_job_name or run_name(app.name, program)))
-        job = build_request(app, name, cfg, os.getcwd())
+        job = build_request(app, name, cfg, _own_source(app.roles[0], cfg))
         job.images_to_push = images
         if job.source is not None:
             from ._source import check_source
@@ -142,6 +151,10 @@ class AWSSageMakerScheduler(PublishedMethods, DockerWorkspaceMixin, Scheduler[Op
         api = self._api_of((_text(given.get("region")), _text(given.get("profile"))))
         return [parse_row(record) for record in api.search()]
 
+    def wait_for_change(self, app_id: str, timeout_s: float) -> None:
+        """Waits; of many jobs that are waited for, only those that changed are described again."""
+        self._api(app_id).wait(app_id, timeout_s)
+
     def read_logs(
         self, snapshot: AppSnapshot, replicas: Sequence[ReplicaKey], query: LogQuery
     ) -> Iterator[LogChunk]:
@@ -167,6 +180,18 @@ class AWSSageMakerScheduler(PublishedMethods, DockerWorkspaceMixin, Scheduler[Op
     def end(self, snapshot: AppSnapshot) -> None:
         """Asks for the end of the job, which SageMaker keeps."""
         self._api(snapshot.app_id).stop(snapshot.app_id)
+
+
+def goes_as_source(cfg: Mapping[str, CfgVal]) -> bool:
+    """Whether the workspace is the source of a script: there is no repository for an image."""
+    return cfg.get("launch") != "container" and not cfg.get("image_repo")
+
+
+def _own_source(role: Role, cfg: Mapping[str, CfgVal]) -> Mapping[str, str]:
+    """The directories that go along with a script where no option names one."""
+    if role.workspace and goes_as_source(cfg):
+        return role.workspace.projects
+    return {os.getcwd(): ""}
 
 
 def _text(value: object) -> str | None:

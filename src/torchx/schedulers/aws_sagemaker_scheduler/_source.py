@@ -5,6 +5,7 @@ import hashlib
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
 from typing import IO
 
 from torchx._projects.entry import Entry, announce
@@ -33,21 +34,30 @@ def check_source(source: Source) -> None:
     """Raises if the source, or the script in it, is not there.
 
     Raises:
-        WorkspaceNotFound: without the directory.
+        WorkspaceNotFound: without one of the directories.
         InvalidInput: without the script.
     """
-    folder = next(iter(source.projects))
-    if not is_local(folder):
+    if not all(map(is_local, source.projects)):
+        return  # what is elsewhere is looked at when it is sent
+    for folder in source.projects:
+        if not os.path.exists(local_path(folder)):
+            raise not_found(folder)
+    if source.script is None or any(map(os.path.isfile, _places(source, source.script))):
         return
-    path = local_path(folder)
-    if not os.path.exists(path):
-        raise not_found(folder)
-    if source.script is not None and not os.path.isfile(os.path.join(path, source.script)):
-        msg = (
-            f"there is no script `{source.script}` in the source `{os.path.abspath(path)}`: give"
-            " its path there, or another `source_dir`; launch=container runs what is in the image"
-        )
-        raise InvalidInput(msg)
+    where = ", ".join(f"`{os.path.abspath(local_path(folder))}`" for folder in source.projects)
+    msg = (
+        f"there is no script `{source.script}` in the source {where}: give its path there, or"
+        " another `source_dir`; launch=container runs what is in the image"
+    )
+    raise InvalidInput(msg)
+
+
+def _places(source: Source, script: str) -> Iterator[str]:
+    """Where the file may be that becomes the script in the archive."""
+    for folder, place in source.projects.items():
+        prefix = f"{place.strip('/')}/" if place.strip("/.") else ""
+        if script.startswith(prefix):
+            yield os.path.join(local_path(folder), script.removeprefix(prefix))
 
 
 def send_source(s3: AwsService, source: Source) -> str:

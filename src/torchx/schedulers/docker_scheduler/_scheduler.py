@@ -122,6 +122,13 @@ class DockerScheduler(SdkContainers, DockerWorkspaceMixin, Scheduler[Opts]):
         """All apps of this daemon, the latest first."""
         return self._daemon.look_all()
 
+    def look_many(self, app_ids: Sequence[str]) -> Mapping[str, AppSnapshot]:
+        """Of one app by a question about it, of more from the list of all."""
+        if len(app_ids) < 2:
+            return super().look_many(app_ids)
+        wanted = {*app_ids}
+        return {app.app_id: app for app in self._daemon.look_all() if app.app_id in wanted}
+
     def wait_for_change(self, app_id: str, timeout_s: float) -> None:
         """Returns as soon as something happened to a container, at the latest after the time."""
         daemon = self._daemon

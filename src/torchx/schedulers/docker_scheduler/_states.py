@@ -216,6 +216,7 @@ def build_snapshot(
         restarts=sum(known.restarts for known in details.values()),
         ends_on_failure=any(container.ends_on_failure for container in containers),
         ending=ended.failed,
+        created_ns=int(min(c.created_s for c in containers) * 1e9) if containers else None,
     )
 
 

@@ -10,6 +10,7 @@ from torchx.schedulers._kube.apps.labels import (
     LABEL_UNIQUE_NAME,
     LABEL_VERSION,
 )
+from torchx.schedulers._kube.apps.official import to_plain as sanitize_for_serialization
 from torchx.schedulers._kube.apps.pods import (
     ANNOTATION_ISTIO_SIDECAR,
     LABEL_INSTANCE_TYPE,
@@ -18,7 +19,7 @@ from torchx.schedulers._kube.apps.pods import (
     RESERVED_MILLICPU,
 )
 
-from ._compat import KubernetesOpts, pod_labels, sanitize_for_serialization
+from ._compat import KubernetesOpts, app_to_resource, pod_labels, role_to_pod
 from ._options import Opts
 from ._request import KubernetesJob
 from ._scheduler import KubernetesScheduler, create_scheduler
@@ -46,7 +47,9 @@ __all__ = [
     "KubernetesOpts",
     "KubernetesScheduler",
     "Opts",
+    "app_to_resource",
     "create_scheduler",
     "pod_labels",
+    "role_to_pod",
     "sanitize_for_serialization",
 ]

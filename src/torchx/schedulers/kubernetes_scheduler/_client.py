@@ -29,7 +29,7 @@ from torchx.schedulers._kube.apps.look import (
     look_at,
     select,
 )
-from torchx.schedulers._kube.apps.snapshots import build_snapshot
+from torchx.schedulers._kube.apps.snapshots import build_snapshot, created_ns
 from torchx.schedulers._kube.calls import CONFIG_MAPS, SERVICES, VOLCANO_COMMANDS, Kind
 from torchx.schedulers._kube.client import MARK, KubeClient
 from torchx.schedulers._kube.errors import (
@@ -285,7 +285,12 @@ def list_apps(
         (
             kind,
             live.get(app.id)
-            or AppSnapshot(app.id, name=app.name, native_state=row_state(app, kind.api)),
+            or AppSnapshot(
+                app.id,
+                name=app.name,
+                native_state=row_state(app, kind.api),
+                created_ns=created_ns(app),
+            ),
         )
         for _, kind, app in found
     ]

@@ -1,4 +1,4 @@
-"""Names of the published package, and its ways to write overlays."""
+"""Names of the published package."""
 
 from typing import Any
 
@@ -14,38 +14,20 @@ from torchx.schedulers._kube.apps.labels import (
     MANAGED_BY,
     label_value,
 )
+from torchx.schedulers._kube.apps.official import to_official
+from torchx.schedulers._kube.apps.overlays import read_overlay
+from torchx.schedulers._kube.apps.pods import RESERVED_MEMMB, RESERVED_MILLICPU, PodOptions
+from torchx.schedulers.ids import make_unique
 from torchx.specs.api import AppDef, Role
-from torchx.specs.overlays import get_overlay
 from torchx.version import __version__
 
 from ._options import Opts
+from ._plan import Facts
+from ._request import build_request
+from ._volcano import build_plain_pod
 
 KubernetesOpts = Opts
 """Name of the options in release 0.7."""
-
-_NAMESPACE = "kubernetes"
-_KIND = "V1Pod"
-_PARTS = ("spec", "metadata")
-_OF_A_POD = {*_PARTS, "apiVersion", "kind"}
-
-
-def read_overlay(role: Role, app: AppDef | None = None) -> dict[str, Any]:
-    """The user's own fields of the pods of a role, from metadata or from the file that it names.
-
-    Args:
-        app: whose metadata, which ``--metadata`` of components sets, are for roles without any.
-    """
-    of_app = app is not None and _NAMESPACE not in role.metadata
-    target = app if app is not None and of_app else role
-    metadata: dict[str, Any] = target.metadata
-    held = metadata.get(_NAMESPACE)
-    if isinstance(held, dict) and held and {*held} <= _OF_A_POD:
-        return held  # written by hand; with several keys it would be taken for kinds
-    overlay = get_overlay(target, _NAMESPACE, _KIND)
-    if isinstance(held, str) and not overlay:  # a file may be written like that as well
-        parts = {k: get_overlay(target, _NAMESPACE, k, flat_fallback=False) for k in _PARTS}
-        return {key: part for key, part in parts.items() if part}
-    return {key: value for key, value in overlay.items() if key not in ("apiVersion", "kind")}
 
 
 def pod_labels(app: Any, role_idx: int, role: Role, replica_id: int, app_id: str) -> dict[str, str]:
@@ -62,14 +44,46 @@ def pod_labels(app: Any, role_idx: int, role: Role, replica_id: int, app_id: str
     }
 
 
-def sanitize_for_serialization(obj: Any) -> Any:
-    """Plain data as it is; an object of the official client as its JSON."""
-    if isinstance(obj, dict):
-        return {key: sanitize_for_serialization(value) for key, value in obj.items()}
-    if isinstance(obj, (list, tuple)):
-        return [sanitize_for_serialization(value) for value in obj]
-    if obj is None or isinstance(obj, (str, int, float, bool)):
-        return obj
-    from kubernetes import client
+def app_to_resource(
+    app: AppDef,
+    queue: str,
+    service_account: str | None = None,
+    priority_class: str | None = None,
+    reserved_millicpu: int = RESERVED_MILLICPU,
+    reserved_memmb: int = RESERVED_MEMMB,
+    efa_device_count: int | None = None,
+) -> dict[str, Any]:
+    """The Job of Volcano of an app, under a new name."""
+    opts = Opts(
+        queue=queue,
+        service_account=service_account,
+        priority_class=priority_class,
+        reserved_millicpu=reserved_millicpu,
+        reserved_memmb=reserved_memmb,
+        efa_device_count=efa_device_count,
+    )
+    overlays = {role.name: read_overlay(role, app) for role in app.roles}
+    facts = Facts(overlays=overlays, api="volcano")
+    return build_request(app, make_unique(app.name), opts, facts).resource
 
-    return client.ApiClient().sanitize_for_serialization(obj)
+
+def role_to_pod(
+    name: str,
+    role: Role,
+    service_account: str | None,
+    reserved_millicpu: int = RESERVED_MILLICPU,
+    reserved_memmb: int = RESERVED_MEMMB,
+    efa_device_count: int | None = None,
+) -> Any:
+    """The pod of a role as the official client's ``V1Pod``; macros are left as they are.
+
+    Raises:
+        ModuleNotFoundError: without the package ``kubernetes``.
+    """
+    options = PodOptions(
+        service_account=service_account,
+        reserved_millicpu=reserved_millicpu,
+        reserved_memmb=reserved_memmb,
+        efa_device_count=efa_device_count,
+    )
+    return to_official(build_plain_pod(role, name, options), "V1Pod")

@@ -21,7 +21,8 @@ def build_job_set(plan: Plan) -> list[dict[str, Any]]:
     """The JobSet, which makes its Service itself."""
     _check(plan)
     roles, name = plan.app.roles, plan.name
-    names = job_names(name, [(role.name, role.num_replicas) for role in roles], after="0")
+    counts = [(role.name, role.num_replicas) for role in roles]
+    names = job_names(name, counts, reserved=len("-0-abcde"))  # it counts the random end of pods
     names = [job.removeprefix(f"{name}-") for job in names]
     rank0 = f"{name}-{names[0]}-0-0.{name}" if plan.several else "localhost"
     spec: dict[str, Any] = {

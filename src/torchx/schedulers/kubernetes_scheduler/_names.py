@@ -33,7 +33,7 @@ def app_name(unique: str) -> str:
     return name[: APP_CHARS - len(end)].rstrip("-") + end
 
 
-def job_names(app: str, roles: Sequence[tuple[str, int]], after: str = "") -> list[str]:
+def job_names(app: str, roles: Sequence[tuple[str, int]], reserved: int = 0) -> list[str]:
     """Names of the Jobs of an app, one for each role, all different.
 
     >>> job_names("app-x1", [("trainer", 2), ("Trainer", 1)])
@@ -42,11 +42,11 @@ def job_names(app: str, roles: Sequence[tuple[str, int]], after: str = "") -> li
     Args:
         app: as ``app_name`` gives it.
         roles: name and number of replicas of each.
-        after: what comes between such a name and the number of a replica.
+        reserved: characters that come beside such a name and the number of a replica.
     """
     names: list[str] = []
     for i, (role, replicas) in enumerate(roles):
-        room = LABEL_CHARS - len(app) - len(f"-{after}-{max(replicas - 1, 0)}")
+        room = LABEL_CHARS - len(app) - len(f"--{max(replicas - 1, 0)}") - reserved
         name = _label(role)[:room].strip("-") or "role"
         if f"{app}-{name}" in names:
             end = f"-r{i}"
@@ -75,7 +75,7 @@ def task_names(app: str, roles: Sequence[tuple[str, int]]) -> list[str]:
     ['mytrainer', 'mytrainer-r1']
     """
     plain = [(normalize_str(role), replicas) for role, replicas in roles]
-    return [name.removeprefix(f"{app}-") for name in job_names(app, plain, after="0")]
+    return [name.removeprefix(f"{app}-") for name in job_names(app, plain, reserved=len("-0"))]
 
 
 def container_name(role: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 from torchx.errors import InvalidInput
 from torchx.schedulers._kube.apps.gate import build_gate
 from torchx.schedulers._kube.apps.labels import app_labels
+from torchx.schedulers._kube.apps.text import render_objects
 from torchx.specs.api import AppDef
 
 from ._job import build_jobs, build_service
@@ -69,14 +70,7 @@ class KubernetesJob:
 
 def render_request(job: KubernetesJob) -> str:
     """The objects as documents of YAML."""
-    import yaml
-
-    dumper: Any = type("Dumper", (getattr(yaml, "CSafeDumper", yaml.SafeDumper),), {})
-    dumper.ignore_aliases = lambda self, data: True
-    text = yaml.dump_all(
-        job.objects, Dumper=dumper, sort_keys=False, allow_unicode=True, width=1 << 20
-    )
-    return str(text)
+    return render_objects(job.objects)
 
 
 def build_request(app: AppDef, unique: str, opts: Opts, facts: Facts) -> KubernetesJob:

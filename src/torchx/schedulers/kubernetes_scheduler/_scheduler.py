@@ -10,6 +10,7 @@ from torchx._startup.lazy_logger import get_logger
 from torchx.errors import BackendUnavailable, InvalidInput, TorchXError
 from torchx.schedulers._kube.apps.clusters import Clusters, Home
 from torchx.schedulers._kube.apps.labels import label_value
+from torchx.schedulers._kube.apps.overlays import read_overlay
 from torchx.schedulers._kube.apps.snapshots import build_snapshot
 from torchx.schedulers.api import (
     AppSnapshot,
@@ -25,7 +26,6 @@ from torchx.schedulers.ids import make_unique
 from torchx.specs.api import AppDef, AppDryRunInfo, AppState, CfgVal, runopts
 from torchx.workspace.docker_workspace import DockerWorkspaceMixin
 
-from ._compat import read_overlay
 from ._kinds import JOB_FEATURES, KINDS, ObjectKind, has_kueue, kind_for_queue
 from ._names import container_name
 from ._options import Opts
@@ -204,11 +204,39 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         opts = Opts.from_cfg(cfg or {})
         home = (opts.kubeconfig, opts.context)
         kube = self._clusters.kube(home)
-        groups = self._groups_of(home)
-        kinds = [k for k in KINDS.values() if k.kind.group in groups or k.api == "job"]
-        rows = list_apps(kube, self._clusters.namespace(opts.namespace, home), kinds)
+        namespace = self._clusters.namespace(opts.namespace, home)
+        rows = list_apps(kube, namespace, self._kinds_of(home))
         self._kinds.update((snapshot.app_id, kind) for kind, snapshot in rows)
         return [snapshot for _, snapshot in rows]
+
+    def _kinds_of(self, home: Home) -> list[ObjectKind]:
+        """The kinds of objects that there may be on a cluster."""
+        groups = self._groups_of(home)
+        return [k for k in KINDS.values() if k.kind.group in groups or k.api == "job"]
+
+    def look_many(self, app_ids: Sequence[str]) -> Mapping[str, AppSnapshot]:
+        """As ``look``, by a few questions for all apps of a namespace; not why they wait."""
+        if len(app_ids) < 2:
+            return super().look_many(app_ids)
+        from ._many import look_many
+
+        found: dict[str, AppSnapshot] = {}
+        for (home, namespace), names in self._places(app_ids).items():
+            kube, kinds = self._clusters.kube(home), self._kinds_of(home)
+            for name, (looked, kind) in look_many(kube, namespace, [*names], kinds).items():
+                app_id = names[name]
+                self._kinds[app_id] = kind
+                self._clusters.looked[app_id] = looked
+                found[app_id] = build_snapshot(looked.app, kind.reader)
+        return found
+
+    def _places(self, app_ids: Iterable[str]) -> dict[tuple[Home, str], dict[str, str]]:
+        """Ids of apps by their names, for each cluster and namespace."""
+        places: dict[tuple[Home, str], dict[str, str]] = {}
+        for app_id in app_ids:
+            home, namespace, name = self._clusters.place(app_id)
+            places.setdefault((home, namespace), {})[name] = app_id
+        return places
 
     def describe_native(self, app_id: str) -> AppDryRunInfo[KubernetesJob] | None:
         """The objects of the app as they are in the cluster; ``None`` if there are none."""
@@ -250,7 +278,7 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
 
     def cause_rules(self) -> "Sequence[Rule]":
         """What the words of this backend mean."""
-        from ._causes import RULES
+        from torchx.schedulers._kube.apps.causes import RULES
 
         return RULES
 
@@ -305,6 +333,25 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         remove(self._clusters.kube(home), app, self._kinds[snapshot.app_id])
         self._kinds.pop(snapshot.app_id, None)
         self._clusters.removed(snapshot.app_id)
+
+    def remove_many(self, snapshots: Sequence[AppSnapshot]) -> Mapping[str, TorchXError]:
+        """One call for each kind of objects in a namespace."""
+        if len(snapshots) < 2:
+            return super().remove_many(snapshots)
+        from ._many import remove_many
+
+        errors: dict[str, TorchXError] = {}
+        for (home, namespace), names in self._places(s.app_id for s in snapshots).items():
+            kinds = {self._kinds[app_id].api: self._kinds[app_id] for app_id in names.values()}
+            try:
+                remove_many(self._clusters.kube(home), namespace, [*names], kinds.values())
+            except TorchXError as err:
+                errors.update(dict.fromkeys(names.values(), err))
+                continue
+            for app_id in names.values():
+                self._kinds.pop(app_id, None)
+                self._clusters.removed(app_id)
+        return errors
 
     def _app(self, app_id: str) -> "App":
         """The objects of the app, as they were looked at."""

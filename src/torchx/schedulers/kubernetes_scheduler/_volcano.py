@@ -3,7 +3,7 @@
 The shape is that of the published package, which other tools know: https://volcano.sh/en/docs/vcjob/.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from torchx.schedulers._core.replicas import Replica, expand
@@ -17,6 +17,7 @@ from torchx.schedulers._kube.apps.labels import (
 from torchx.schedulers._kube.apps.pods import (
     ANNOTATION_ISTIO_SIDECAR,
     PLACEHOLDER_FIELD_PATH,
+    PodOptions,
     build_main,
     build_placement,
     escaped,
@@ -115,15 +116,7 @@ def _tasks(plan: Plan, index: int, name: str, rank0: str) -> Iterator[dict[str, 
             "command": [escaped(word) for word in (role.entrypoint, *replica.args)],
             "env": _env(role, replica, first=index == 0 and k == 0),
         }
-        pod: dict[str, Any] = {
-            "metadata": {"annotations": {ANNOTATION_ISTIO_SIDECAR: "false"}},
-            "spec": {
-                "restartPolicy": "Never",
-                "containers": [container],
-                "volumes": volumes,
-                **placement,
-            },
-        }
+        pod = _pod(container, volumes, placement)
         lay_over(pod, overlay)
         own = pod["metadata"].get("labels") or {}
         pod["metadata"]["labels"] = {**own, **labels, LABEL_REPLICA_ID: str(k)}
@@ -142,14 +135,31 @@ def _replicas(role: Role, name: str, rank0: str, *, first: bool) -> Iterator[Rep
     yield from replicas
 
 
+def build_plain_pod(role: Role, name: str, options: PodOptions) -> dict[str, Any]:
+    """The pod of a role with its macros as they are."""
+    values = {**role.env, ENV_TORCHX_IMAGE: role.image}
+    env = [_variable(key, value, lambda text: text) for key, value in values.items()]
+    main, volumes = build_main(role, name, [role.entrypoint, *role.args], env, options)
+    placement = {"nodeSelector": {}, **build_placement(role, options)}
+    return _pod(main, volumes, placement)
+
+
+def _pod(
+    container: dict[str, Any], volumes: list[dict[str, Any]], placement: dict[str, Any]
+) -> dict[str, Any]:
+    spec = {"restartPolicy": "Never", "containers": [container], "volumes": volumes, **placement}
+    return {"metadata": {"annotations": {ANNOTATION_ISTIO_SIDECAR: "false"}}, "spec": spec}
+
+
+def _variable(name: str, value: str, fill: Callable[[str], str]) -> dict[str, Any]:
+    if value.startswith(PLACEHOLDER_FIELD_PATH):
+        return field_variable(name, value.removeprefix(PLACEHOLDER_FIELD_PATH))
+    return {"name": name, "value": fill(value)}
+
+
 def _env(role: Role, replica: Replica, *, first: bool) -> list[dict[str, Any]]:
     values = replica.env
-    env: list[dict[str, Any]] = []
-    for name, value in values.items():
-        if value.startswith(PLACEHOLDER_FIELD_PATH):
-            env.append(field_variable(name, value.removeprefix(PLACEHOLDER_FIELD_PATH)))
-        else:
-            env.append({"name": name, "value": escaped(value)})
+    env = [_variable(name, value, escaped) for name, value in values.items()]
     if first and ENV_TORCHX_RANK0_HOST not in values:
         env.append({"name": ENV_TORCHX_RANK0_HOST, "value": "localhost"})
     if role.max_retries > 0 and ENV_TORCHX_ATTEMPT not in values:

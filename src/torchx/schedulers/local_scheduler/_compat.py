@@ -31,15 +31,47 @@ class SignalException(BaseException):
         self.sigval = sigval
 
 
-def install_signal_handlers() -> None:
-    """Makes SIGTERM and SIGINT raise in the main thread, so that ``finally`` ends the jobs."""
-    threading = sys.modules.get("threading")  # without it there is the main thread only
-    if threading is not None and threading.current_thread() is not threading.main_thread():
-        return
-    import signal
+class SignalHandlers:
+    """Makes SIGTERM and SIGINT raise in the main thread, so that ``finally`` ends the jobs.
 
-    for signum in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(signum, _raise_signal)
+    As long as one of these is open, and only where the program has no handlers of its own.
+    """
+
+    _open = 0
+    _before: "dict[int, object]" = {}  # noqa: RUF012 - of the process, as its handlers are
+
+    def __init__(self) -> None:
+        import signal
+
+        self._closed = not _in_main_thread()
+        if self._closed:
+            return
+        SignalHandlers._open += 1
+        for signum in (signal.SIGTERM, signal.SIGINT):
+            found = signal.getsignal(signum)
+            if found in (signal.SIG_DFL, signal.default_int_handler):
+                signal.signal(signum, _raise_signal)
+                self._before[signum] = found
+
+    def close(self) -> None:
+        """Puts the handlers back that there were before, if this is the last one open."""
+        if self._closed:
+            return
+        self._closed = True
+        SignalHandlers._open -= 1
+        if SignalHandlers._open or not _in_main_thread():
+            return
+        import signal
+
+        for signum, found in [*self._before.items()]:
+            if signal.getsignal(signum) is _raise_signal:
+                signal.signal(signum, found)  # type: ignore[arg-type]  # what `getsignal` gave
+        self._before.clear()
+
+
+def _in_main_thread() -> bool:
+    threading = sys.modules.get("threading")  # without it there is the main thread only
+    return threading is None or threading.current_thread() is threading.main_thread()
 
 
 def _raise_signal(signum: int, _frame: object) -> None:

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
+from torchx._startup.lazy_logger import get_logger
 from torchx.errors import InvalidInput, UnknownApp
 from torchx.schedulers._core.snapshot import select_replicas
 from torchx.schedulers.api import (
@@ -20,19 +21,20 @@ from torchx.schedulers.api import (
     SchedulerFeatures,
     ends_on_failure,
 )
+from torchx.settings import ENV_TORCHX_KEEP_JOBS
 from torchx.specs.api import AppDef, AppDryRunInfo, AppState, CfgVal, RetryPolicy, runopts
 
 # imported where they are needed: what submits, looks and reads (8 of the 50 ms of a dry run)
 from ._compat import (
     Planned,
     PopenProtocol,
+    SignalHandlers,
     _LocalAppDef,
     ask_hook,
-    install_signal_handlers,
     planning,
     start_process,
 )
-from ._folders import own_logs_dir
+from ._folders import local_home, own_logs_dir
 from ._images import CWDImageProvider, ImageProvider
 from ._options import Opts
 from ._request import (
@@ -50,6 +52,8 @@ if TYPE_CHECKING:
     from ._store import Store
 
 AppId = str
+
+logger = get_logger(__name__)
 
 
 class LocalScheduler(Scheduler[Opts]):
@@ -79,6 +83,7 @@ class LocalScheduler(Scheduler[Opts]):
     # defaults for subclasses that do not call __init__ (NeMo-Run's)
     _extra_paths: list[str] | None = None
     _cache_size = 100
+    _signals: SignalHandlers | None = None
 
     def __init__(
         self,
@@ -99,7 +104,7 @@ class LocalScheduler(Scheduler[Opts]):
         self._image_provider_class = image_provider_class
         self._cache_size = cache_size
         self._extra_paths = extra_paths
-        install_signal_handlers()
+        self._signals = SignalHandlers()
 
     # -- requests ---------------------------------------------------------------------------
 
@@ -190,6 +195,7 @@ class LocalScheduler(Scheduler[Opts]):
         except BaseException:
             launch.undo()
             raise
+        _keep_to_limit()
         return request.app_id
 
     def run_local_job(
@@ -244,15 +250,24 @@ class LocalScheduler(Scheduler[Opts]):
         running = [*_active(store)]
         running.sort(key=lambda item: -item[0].created_ns)
         for record, state in running:
-            times = (record.created_ns, 0)
-            yield AppSnapshot(record.app_id, name=record.name, native_state=state, times_ns=times)
+            yield AppSnapshot(
+                record.app_id,
+                name=record.name,
+                native_state=state,
+                created_ns=record.created_ns or None,
+                times_ns=(record.created_ns, 0),
+            )
         seen = {record.app_id for record, _ in running}
         states = AppState.__members__
         for row in store.finished():
             if row[0] not in seen:
                 state = states.get(row[2], AppState.UNKNOWN)
                 yield AppSnapshot(
-                    row[0], name=row[5], native_state=state, times_ns=(row[3], row[4])
+                    row[0],
+                    name=row[5],
+                    native_state=state,
+                    created_ns=int(row[3]) if row[3].isdigit() else None,
+                    times_ns=(row[3], row[4]),
                 )
 
     def describe_native(self, app_id: str) -> AppDryRunInfo[PopenRequest] | None:
@@ -328,6 +343,8 @@ class LocalScheduler(Scheduler[Opts]):
         """Ends the attached jobs that this scheduler launched; detached ones go on."""
         for app in self._known_apps():
             app.close()
+        if self._signals is not None:
+            self._signals.close()
 
     def __del__(self) -> None:
         try:
@@ -367,6 +384,8 @@ class LocalScheduler(Scheduler[Opts]):
         return [report for r in snapshot.replicas if r.key in wanted for report in verify(r)]
 
 
+_FEW_JOBS_BYTES = 60_000
+"""An index of this size lists fewer jobs than are kept, which saves looking."""
 _MANY_REPLICAS = 100_000
 """More are not even planned, which takes memory and time, unless they could run."""
 _OUR_RUN_LOCAL_JOB = LocalScheduler.run_local_job
@@ -377,6 +396,19 @@ def _store() -> "Store":
     from ._store import Store
 
     return Store()
+
+
+def _keep_to_limit() -> None:
+    """Removes records beyond the limit; the job that was launched does not depend on it."""
+    try:
+        size = os.stat(os.path.join(local_home(), "index")).st_size
+        if size < _FEW_JOBS_BYTES and ENV_TORCHX_KEEP_JOBS not in os.environ:
+            return
+        from ._prune import keep_to_limit
+
+        keep_to_limit(_store())
+    except OSError as err:
+        logger.debug("old records stay: %s", err)
 
 
 def _active(store: "Store") -> "Iterator[tuple[JobRecord, AppState]]":

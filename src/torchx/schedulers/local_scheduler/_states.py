@@ -151,6 +151,7 @@ def snapshot(record: JobRecord, job: JobView, errors: Mapping[tuple[int, int], s
         metadata=app.metadata if app else {},
         ui_url=f"file://{record.log_dir}",
         ends_on_failure=record.ends_on_failure,
+        created_ns=record.created_ns or None,
         min_replicas_count=False,
     )
 

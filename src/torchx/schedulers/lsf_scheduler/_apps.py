@@ -121,13 +121,18 @@ class Apps:
 
     def end(self, snapshot: LsfSnapshot, note: str) -> None:
         """Asks LSF for the end of all jobs of an app, and notes why."""
-        view = snapshot.view
-        ids = [*dict.fromkeys(row.job_id for row in view.rows)]
+        self.end_many([snapshot], note)
+
+    def end_many(self, snapshots: Sequence[LsfSnapshot], note: str) -> None:
+        """Asks for the end of all jobs of these apps by one call, and notes why."""
+        views = [snapshot.view for snapshot in snapshots if snapshot.view.rows]
+        ids = [*dict.fromkeys(row.job_id for view in views for row in view.rows)]
         if not ids:
             return
         _client.end(ids)
-        if view.folder:
-            _notes.note(view.folder, note)
+        for view in views:
+            if view.folder:
+                _notes.note(view.folder, note)
 
     # -- logs -------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from torchx._home import home_dir
 from torchx._startup.lazy_logger import get_logger
+from torchx.errors import InvalidInput, TorchXError
 from torchx.schedulers._core.snapshot import ReplicaSnapshot
 from torchx.schedulers.api import (
     AppDef,
@@ -166,6 +167,18 @@ class LsfScheduler(WorkspaceMixin[None], Scheduler[LsfOpts]):
     def end(self, snapshot: AppSnapshot) -> None:
         """Asks LSF for the end of all jobs of the app, and notes that a user wanted it."""
         self._apps.end(_own(snapshot), "cancelled")
+
+    def end_many(self, snapshots: Sequence[AppSnapshot]) -> Mapping[str, TorchXError]:
+        """One call of bkill for all; where it refuses, one for each, which tells which."""
+        try:
+            self._apps.end_many([_own(snapshot) for snapshot in snapshots], "cancelled")
+        except InvalidInput:
+            return super().end_many(snapshots)
+        return {}
+
+    def remove_many(self, snapshots: Sequence[AppSnapshot]) -> Mapping[str, TorchXError]:
+        """LSF keeps what it keeps: those that run are ended."""
+        return self.end_many([snapshot for snapshot in snapshots if not snapshot.terminal])
 
     def end_rest(self, snapshot: AppSnapshot) -> None:
         """Ends the other replicas of an app of which one has failed."""

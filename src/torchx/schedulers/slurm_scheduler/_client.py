@@ -6,7 +6,7 @@ import re
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import (
@@ -196,6 +196,13 @@ def accounting(app_id: str, cluster: str = "") -> NativeJob | None:
     return _parse.parse_sacct(text, app_id) if text is not None else None
 
 
+def accounting_of(app_ids: Sequence[str], cluster: str = "") -> dict[str, NativeJob]:
+    """The records of jobs in accounting, from one question."""
+    text = _ask_sacct(lambda submit: _parse.sacct_command(",".join(app_ids), submit, cluster))
+    found = ((i, _parse.parse_sacct(text, i)) for i in app_ids if text is not None)
+    return {app_id: job for app_id, job in found if job is not None}
+
+
 def accounted_apps() -> list[SlurmSnapshot] | None:
     """This user's jobs of TorchX in the last two weeks; ``None`` if there is no accounting."""
     user = str(os.getuid())
@@ -225,20 +232,20 @@ def _ask_sacct(command: Callable[[bool], list[str]]) -> str | None:
 # -- scancel ------------------------------------------------------------------------------------
 
 
-def cancel(app_id: str, cluster: str = "") -> None:
-    """Asks for the end of a job; may be repeated without harm.
+def cancel(app_ids: Sequence[str], cluster: str = "") -> None:
+    """Asks for the end of jobs of one cluster; may be repeated without harm.
 
     Raises:
         BackendUnavailable: if Slurm cannot be reached.
         InvalidInput: if it refuses, as for the job of someone else.
     """
-    command = ["scancel", *([f"--clusters={cluster}"] if cluster else []), app_id]
+    command = ["scancel", *([f"--clusters={cluster}"] if cluster else []), *app_ids]
     try:
         with_retries(lambda: PROGRAMS.run(command), RETRY_PAUSES_S, Waiting().transient)
     except CommandFailed as err:
         if re.search(r"already (?:completing|completed)|invalid job id", err.stderr, re.IGNORECASE):
             return
-        msg = f"`scancel {app_id}` failed: {err.stderr}"
+        msg = f"`scancel {' '.join(app_ids)}` failed: {err.stderr}"
         raise InvalidInput(msg) from None
 
 

@@ -96,6 +96,7 @@ def native_job(app_id: str, jobs: "list[dict[str, Any]]") -> NativeJob:
         work_dir=str(jobs[0].get("current_working_directory") or ""),
         command=str(jobs[0].get("command") or ""),
         restarts=number(jobs[0].get("restart_cnt")) if "restart_cnt" in jobs[0] else -1,
+        submitted_s=number(jobs[0].get("submit_time")),
     )
 
 
@@ -228,7 +229,10 @@ def queued_apps(jobs: Iterable[NativeJob], user: str) -> list[SlurmSnapshot]:
         if user and job.components[0].user not in ("", user):
             continue
         name = shown_name(mark[1], job.components[0].name)
-        found.append(SlurmSnapshot(job.app_id, native_state=job.state, name=name))
+        known = SlurmSnapshot(
+            job.app_id, native_state=job.state, name=name, created_ns=job.submitted_ns
+        )
+        found.append(known)
     return found
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchx._files import exclusive_lock, replace_file
 from torchx._startup.lazy_logger import get_logger
-from torchx.errors import BackendUnavailable, InvalidInput
+from torchx.errors import BackendUnavailable, InvalidInput, TorchXError
 from torchx.schedulers._core.logs import LogChunk, LogQuery
 from torchx.schedulers._core.snapshot import AppSnapshot, ReplicaKey, ReplicaSnapshot
 from torchx.schedulers.api import ExecRequest, Scheduler, SchedulerFeatures
@@ -242,8 +242,9 @@ class SlurmScheduler(MultiWorkspaceMixin, SingleQuestions, Scheduler[SlurmOpts])
         job = _client.accounting(app_id, noted.cluster if noted is not None else "")
         if job is None:
             return queue.jobs(newer_than=asked).get(app_id)
-        if is_terminal(job.state):
-            self._final[app_id] = (time.monotonic(), job)
+        if not is_terminal(job.state):  # submitted after the answer of squeue, which says more
+            return queue.jobs(newer_than=asked).get(app_id, job)
+        self._final[app_id] = (time.monotonic(), job)
         return job
 
     def _queued(self, queue: _client.Queue, app_id: str, noted: JobDir | None) -> NativeJob | None:
@@ -309,7 +310,40 @@ class SlurmScheduler(MultiWorkspaceMixin, SingleQuestions, Scheduler[SlurmOpts])
     def end(self, snapshot: AppSnapshot) -> None:
         """Asks Slurm for the end of the job."""
         job_dir = snapshot.job_dir if isinstance(snapshot, SlurmSnapshot) else None
-        _client.cancel(snapshot.app_id, job_dir.cluster if job_dir is not None else "")
+        _client.cancel([snapshot.app_id], job_dir.cluster if job_dir is not None else "")
+
+    def look_many(self, app_ids: Sequence[str]) -> Mapping[str, AppSnapshot]:
+        """One question to squeue, and one to sacct about all that it does not know."""
+        ids = [app_id for app_id in dict.fromkeys(app_ids) if _is_job_id(app_id)]
+        clusters: dict[str, list[str]] = {}
+        for app_id in ids:
+            clusters.setdefault(self._cluster(app_id), []).append(app_id)
+        for cluster, own in clusters.items():
+            queued = _client.queue(cluster).jobs()
+            gone = [i for i in own if i not in queued and i not in self._submitted]
+            if len(gone) > 1:
+                asked_s = time.monotonic()
+                for app_id, job in _client.accounting_of(gone, cluster).items():
+                    if is_terminal(job.state):
+                        self._final[app_id] = (asked_s, job)
+        return super().look_many(ids)
+
+    def end_many(self, snapshots: Sequence[AppSnapshot]) -> Mapping[str, TorchXError]:
+        """One call of scancel for all; where it refuses, one for each, which tells which."""
+        clusters: dict[str, list[AppSnapshot]] = {}
+        for app in snapshots:
+            clusters.setdefault(self._cluster(app.app_id), []).append(app)
+        errors: dict[str, TorchXError] = {}
+        for cluster, own in clusters.items():
+            try:
+                _client.cancel([app.app_id for app in own], cluster)
+            except InvalidInput:
+                errors.update(super().end_many(own))
+        return errors
+
+    def remove_many(self, snapshots: Sequence[AppSnapshot]) -> Mapping[str, TorchXError]:
+        """Slurm keeps what it keeps: those that run are ended."""
+        return self.end_many([app for app in snapshots if not app.terminal])
 
     # -- inside a replica -------------------------------------------------------------------
 

@@ -107,6 +107,13 @@ class NativeJob(NamedTuple):
     command: str = ""
     restarts: int = -1
     """-1 if it is not reported."""
+    submitted_s: int = 0
+    """In seconds since the epoch; 0 if it is not reported."""
+
+    @property
+    def submitted_ns(self) -> int | None:
+        """In nanoseconds since the epoch; ``None`` if it is not reported."""
+        return self.submitted_s * 1_000_000_000 or None
 
     @property
     def ours(self) -> "tuple[Component, ...]":
@@ -195,6 +202,7 @@ def snapshot(view: JobView) -> SlurmSnapshot:
         message=_message(view, replicas),
         restarts=restarts,
         ends_on_failure=view.record is not None and view.record.end_on_failure,
+        created_ns=view.native.submitted_ns if view.native is not None else None,
         job_dir=view.job_dir,
         groups=_groups(view, roles),
     )

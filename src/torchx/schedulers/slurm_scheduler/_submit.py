@@ -184,7 +184,7 @@ def _take_back(token: str) -> None:
     try:
         found = find_token(token, "interrupted", LOOKS_S)
         if found is not None:
-            cancel(found)
+            cancel([found])
             logger.warning("interrupted while job `%s` was submitted: it is cancelled", found)
     except TorchXError as err:
         logger.error("interrupted while a job was submitted, which may run: %s", err)

@@ -232,6 +232,14 @@ class FaultContract(ContractParts):
             with pytest.raises(REFUSED, match="mounts"):
                 scheduler.submit_dryrun(app, opts)
 
+    def test_a_mount_of_a_relative_path_is_refused_in_the_dry_run(
+        self, scheduler: Scheduler[Any], opts: dict[str, CfgVal], jobs: Jobs
+    ) -> None:
+        jobs.need("mounts")
+        app = jobs.sh("true", mounts=[BindMount("data", "/data")])
+        with pytest.raises(ValueError, match=f"{WORKER}.*`data`"):
+            scheduler.submit_dryrun(app, opts)
+
     def test_resources_are_in_the_request(
         self, scheduler: Scheduler[Any], opts: dict[str, CfgVal], jobs: Jobs
     ) -> None:

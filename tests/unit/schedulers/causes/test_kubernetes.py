@@ -8,8 +8,8 @@ from tests.unit.schedulers.causes.corpus import CASES_AT_LEAST, Case, check
 from tests.unit.schedulers.kubernetes.test_states import app_of, condition, ended, pod, worker
 from torchx.schedulers._core.snapshot import AppSnapshot
 from torchx.schedulers._kube.apps.app import parse_app
+from torchx.schedulers._kube.apps.causes import RULES
 from torchx.schedulers._kube.apps.snapshots import build_snapshot
-from torchx.schedulers.kubernetes_scheduler._causes import RULES
 from torchx.schedulers.kubernetes_scheduler._states import READERS
 
 K = "https://kubernetes.io/docs/"

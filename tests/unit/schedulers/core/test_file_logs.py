@@ -165,7 +165,10 @@ def test_a_thousand_replicas_are_followed_in_one_thread_with_no_file_open():
     chunks = following(signs, *range(1000))
     got = [next(chunks) for _ in range(1000)]
     assert [int(data) for _, _, data in got] == [*range(1000)]
-    assert (len(os.listdir("/proc/self/fd")), threading.active_count()) == (len(before[0]), 1)
+    assert (len(os.listdir("/proc/self/fd")), threading.active_count()) == (
+        len(before[0]),
+        before[1],
+    )
     signs.over = True
     assert [*chunks] == []
 

@@ -1,6 +1,7 @@
 """Calls of AWS: jobs are made once, the source is sent once, and errors are AWS's own words."""
 
 import json
+import threading
 import time
 from unittest.mock import MagicMock
 
@@ -11,7 +12,7 @@ import pytest
 import torchx.schedulers.aws_sagemaker_scheduler as package
 from torchx.errors import BackendUnavailable, InvalidInput, JobStartError
 from torchx.schedulers.aws_sagemaker_scheduler import create_scheduler
-from torchx.specs import AppDef, AppState, Resource, Role, is_terminal
+from torchx.specs import AppDef, AppState, Resource, Role, Workspace, is_terminal
 
 ARN = "arn:aws:iam::123456789012:role/service-role/Trainer"
 CREATE = "sagemaker:CreateTrainingJob"
@@ -101,6 +102,24 @@ def test_the_source_is_sent_again_only_when_it_changed(aws, scheduler, folder):
     end(scheduler, app_id)
     assert [*scheduler.log_iter(app_id, "w")] == ["changed []\n"]
     assert len(set(puts(aws))) == 2
+
+
+def test_a_workspace_goes_along_as_the_source(aws, scheduler, folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    of = app("lib/train.py", workspace=Workspace({str(folder): "lib"}))
+    app_id = scheduler.submit(of, {"role": "Trainer"}, workspace=None)
+    assert end(scheduler, app_id).state is AppState.SUCCEEDED
+    assert [*scheduler.log_iter(app_id, "w")] == ["hello []\n"]
+    with pytest.raises(InvalidInput, match=r"no script `train.py` in the source"):
+        scheduler.submit_dryrun(
+            app("train.py", workspace=Workspace({str(folder): "lib"})), {"role": "Trainer"}
+        )
+
+
+def test_without_a_workspace_the_source_is_the_current_directory(scheduler, folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    job = scheduler.submit_dryrun(app("train.py"), {"role": "Trainer"}).request
+    assert job.source.projects == {str(folder): ""}
 
 
 def test_further_directories_go_along(aws, scheduler, folder, tmp_path):
@@ -268,6 +287,47 @@ def test_a_job_of_another_region_is_found_again(aws, scheduler):
     other.close()
 
 
+def test_waiting_for_many_jobs_takes_one_call_an_interval(aws, scheduler):
+    aws.admin("sagemaker/hold", {"on": True})
+    count, intervals = 20, 4
+    names = [scheduler.submit(app("-c", "true"), cfg()) for _ in range(count)]
+    ready = threading.Barrier(count)
+    ends = {}
+
+    def wait(name):
+        scheduler.describe(name)
+        ready.wait()
+        while not is_terminal((found := scheduler.describe(name)).state):
+            scheduler.wait_for_change(name, 0.5)
+        ends[name] = found.state
+
+    threads = [threading.Thread(target=wait, args=(name,)) for name in names]
+    for thread in threads:
+        thread.start()
+    deadline = time.monotonic() + 60
+    while aws.calls().count("sagemaker:ListTrainingJobs") < intervals:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    waiting = aws.calls().count("sagemaker:DescribeTrainingJob")
+    # each is described when it is waited for, and again when it is first seen to wait
+    assert waiting <= 3 * count
+    aws.admin("sagemaker/hold", {"on": False})
+    for thread in threads:
+        thread.join(60)
+    assert ends == dict.fromkeys(names, AppState.SUCCEEDED)
+
+
+def test_waiting_goes_on_where_jobs_may_not_be_listed(aws, scheduler):
+    names = [scheduler.submit(app("-c", "sleep 1"), cfg()) for _ in range(2)]
+    with aws.faulty("denied", "ListTrainingJobs", times=-1):
+        threads = [threading.Thread(target=end, args=(scheduler, name)) for name in names]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+    assert [scheduler.describe(name).state for name in names] == [AppState.SUCCEEDED] * 2
+
+
 def test_an_end_that_comes_too_late_is_no_error(aws, scheduler):
     app_id = scheduler.submit(app("-c", "true"), cfg())
     end(scheduler, app_id)
@@ -302,6 +362,7 @@ def test_an_unknown_job_is_none_in_either_wording():
     client = MagicMock()
     for code, words in (
         ("ValidationException", "Requested resource not found."),
+        ("ValidationException", "Could not find training job 'arn'."),
         ("ResourceNotFound", "gone"),
     ):
         error = {"Error": {"Code": code, "Message": words}}

@@ -49,7 +49,7 @@ def role(name="trainer", **more):
 def build(of, app="exp/My_App", metadata=None, **opts):
     opts.setdefault("role", ARN)
     made = AppDef(app, [of], metadata=metadata or {})
-    return checked(build_request(made, "My-App-x1", Opts(**opts), "/src"))
+    return checked(build_request(made, "My-App-x1", Opts(**opts), {"/src": ""}))
 
 
 def container(of=None, **opts):

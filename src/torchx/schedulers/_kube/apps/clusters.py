@@ -1,6 +1,7 @@
 """The clusters that a scheduler talks to, and what it knows of the apps on them."""
 
 import os
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -123,6 +124,9 @@ class Clusters:
 
         What is told by events alone, which are not watched, is looked for again earlier than that.
         """
+        if not looked.lists:  # one of many that were looked at together: nothing to go on from
+            time.sleep(timeout_s)
+            return
         if looks := self._unexplained.get(looked.app.id):
             timeout_s = min(timeout_s, FIRST_NEWS_S * 2 ** min(looks - 1, 2))
         if self._watches is None:

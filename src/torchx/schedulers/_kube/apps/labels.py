@@ -1,6 +1,7 @@
 """Labels and annotations by which the objects of an app are known. Pure."""
 
 import re
+from collections.abc import Iterable
 
 from torchx.specs.api import AppDef
 from torchx.version import __version__
@@ -40,6 +41,11 @@ def label_value(text: str) -> str:
 def of_app(name: str) -> str:
     """Selects the objects of one app."""
     return f"{OURS},{LABEL_UNIQUE_NAME}={name}"
+
+
+def of_apps(names: Iterable[str]) -> str:
+    """Selects the objects of several apps."""
+    return f"{OURS},{LABEL_UNIQUE_NAME} in ({','.join(names)})"
 
 
 def app_labels(app: AppDef, name: str) -> dict[str, str]:

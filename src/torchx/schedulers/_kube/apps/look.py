@@ -12,7 +12,7 @@ from torchx.schedulers.api import AppState
 
 from .app import App, Object, condition, parse_app, queue_of
 from .gate import GATE_VOLUME
-from .labels import LABEL_UNIQUE_NAME, OURS, of_app
+from .labels import OURS, of_app, of_apps
 from .reasons import explanation, parse_ns, waiting_reason
 from .snapshots import half_submitted_message, pod_state, replica_of
 
@@ -69,8 +69,7 @@ def list_ours(kube: KubeClient, kind: Kind, namespace: str) -> list[Object]:
 
 def list_pods_of(kube: KubeClient, namespace: str, names: Iterable[str]) -> list[Object]:
     """The pods of some apps, by one question."""
-    labels = f"{OURS},{LABEL_UNIQUE_NAME} in ({','.join(names)})"
-    return [*kube.list_objects(Selection(PODS, namespace, labels)).items]
+    return [*kube.list_objects(Selection(PODS, namespace, of_apps(names))).items]
 
 
 # -- why it waits --------------------------------------------------------------------------------

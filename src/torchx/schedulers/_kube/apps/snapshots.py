@@ -161,7 +161,14 @@ def build_snapshot(
         message=_message(app, reader, replicas, explained or {}),
         restarts=restarts if reader.restarts is None else reader.restarts(app),
         ends_on_failure=app.ends_on_failure,
+        created_ns=created_ns(app),
     )
+
+
+def created_ns(app: App) -> int | None:
+    """When the first object of the app was made; ``None`` if there is none."""
+    times = (parse_ns(job["metadata"].get("creationTimestamp")) for job in app.jobs.values())
+    return min((made for made in times if made is not None), default=None)
 
 
 def _native_state(

@@ -1,0 +1,40 @@
+"""The user's own fields of the pods of a role, in all the ways in which they are written."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from torchx.specs.api import AppDef, Role
+from torchx.specs.overlays import get_overlay
+
+_KIND = "V1Pod"
+_PARTS = ("spec", "metadata")
+_OF_A_POD = {*_PARTS, "apiVersion", "kind"}
+
+
+def read_overlay(
+    role: Role, app: AppDef | None = None, namespaces: Sequence[str] = ("kubernetes",)
+) -> dict[str, Any]:
+    """The overlay from metadata, or from the file that they name.
+
+    Args:
+        app: whose metadata, which ``--metadata`` of components sets, are for roles without any.
+        namespaces: in metadata; the first one that is there counts.
+    """
+    targets: list[AppDef | Role] = [role] if app is None else [role, app]
+    for target in targets:
+        for namespace in namespaces:
+            if namespace in target.metadata:
+                return _read(target, namespace)
+    return {}
+
+
+def _read(target: AppDef | Role, namespace: str) -> dict[str, Any]:
+    metadata: dict[str, Any] = target.metadata
+    held = metadata[namespace]
+    if isinstance(held, dict) and held and {*held} <= _OF_A_POD:
+        return held  # written by hand; with several keys it would be taken for kinds
+    overlay = get_overlay(target, namespace, _KIND)
+    if isinstance(held, str) and not overlay:  # a file may be written like that as well
+        parts = {k: get_overlay(target, namespace, k, flat_fallback=False) for k in _PARTS}
+        return {key: part for key, part in parts.items() if part}
+    return {key: value for key, value in overlay.items() if key not in ("apiVersion", "kind")}

@@ -1,0 +1,328 @@
+"""The calls of AWS Batch: submit, find, look, list, end, remove."""
+
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torchx._startup.lazy_logger import get_logger
+from torchx.errors import TorchXError
+from torchx.schedulers._aws.errors import AnswerLost, AwsRefused
+from torchx.schedulers._aws.once import exactly_once
+from torchx.schedulers._aws.session import AwsService
+from torchx.specs.api import AppState, is_terminal
+
+from ._reasons import place_in_queue, why_waiting
+from ._records import Record, is_multinode, state_of
+from ._request import BatchJob, queue_name
+from ._tags import TAG_TORCHX_VER
+
+DESCRIBED_AT_ONCE = 100
+"""Jobs that one DescribeJobs tells of."""
+_TOGETHER_S = 1.0
+"""How long what was told of other apps may be taken for their own look."""
+_WATCHED_S = 120.0
+"""How long after the last look at an app it is told of in the looks at others."""
+_EXPLAINED_AFTER_S = 30.0
+"""How long a job has waited before it is asked why."""
+_EXPLAIN_AGAIN_S = 60.0
+
+logger = get_logger(__name__)
+
+
+# -- submitting ----------------------------------------------------------------------------------
+
+
+def submit(batch: AwsService, job: BatchJob) -> str:
+    """Registers the definition and submits the job, each once; gives the job's ARN.
+
+    A definition whose job was refused is deregistered.
+
+    Raises:
+        AwsRefused: in AWS's own words.
+        BackendUnavailable: if AWS cannot be reached.
+    """
+    definition = exactly_once(
+        lambda: str(batch.call_once("register_job_definition", **job.job_def)["jobDefinitionArn"]),
+        lambda: _find_definition(batch, job.name),
+        f"the job definition `{job.name}`",
+    )
+    params = job.submission(job.name)
+    try:
+        return exactly_once(
+            lambda: str(batch.call_once("submit_job", **params)["jobArn"]),
+            lambda: find_job(batch, job.queue, job.name),
+            f"the job `{job.name}` in the queue `{job.queue}`",
+        )
+    except AnswerLost:  # nobody can tell if it runs: its definition is left to it
+        logger.error("the job definition `%s` is left as it is", job.name)
+        raise
+    except BaseException as err:  # also of a signal: what was submitted must not run unknown
+        _take_back(batch, job, definition, submitted=not isinstance(err, TorchXError))
+        raise
+
+
+def _find_definition(batch: AwsService, name: str) -> str | None:
+    found = batch.items(
+        "describe_job_definitions", "jobDefinitions", jobDefinitionName=name, status="ACTIVE"
+    )
+    return next((str(definition["jobDefinitionArn"]) for definition in found), None)
+
+
+def find_job(batch: AwsService, queue: str, name: str) -> str | None:
+    """ARN of the job of that name; ``None`` if the queue has none, or there is no such queue."""
+    filters = [{"name": "JOB_NAME", "values": [name]}]
+    try:
+        for job in batch.items("list_jobs", "jobSummaryList", jobQueue=queue, filters=filters):
+            if job.get("jobName", name) == name:  # the service takes no care of case
+                return str(job["jobArn"])
+    except AwsRefused as err:
+        if not _is_missing(err):
+            raise
+    return None
+
+
+def _is_missing(err: AwsRefused) -> bool:
+    words = str(err).lower()
+    return "does not exist" in words or "not found" in words
+
+
+def _take_back(batch: AwsService, job: BatchJob, definition: str, *, submitted: bool) -> None:
+    """Ends and deregisters what is there of an app that could not be submitted."""
+    try:
+        arn = find_job(batch, job.queue, job.name) if submitted else None
+        if arn is not None:
+            terminate(batch, arn, "its submission was interrupted")
+        deregister(batch, definition)
+    except TorchXError as err:
+        logger.error(
+            "the job definition `%s` may be left, `aws batch deregister-job-definition "
+            "--job-definition %s` removes it: %s",
+            job.name,
+            definition,
+            err,
+        )
+
+
+# -- looking -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Looked:
+    """A job and its nodes, by their indexes, as they were told."""
+
+    job: Record
+    nodes: Mapping[int, Record]
+    calls: int = 1
+
+
+class JobTable:
+    """What DescribeJobs tells. Who waits for many apps in one process asks once for all of them.
+
+    A look at one app tells of the others that were looked at lately, if they have not ended; their
+    own next looks within a second take that.
+    """
+
+    def __init__(self, batch: AwsService) -> None:
+        self._batch = batch
+        self._lock = threading.Lock()
+        self._ids: dict[str, tuple[str, ...]] = {}
+        """Ids that belong to each job: its own, and those of its nodes once they may be there."""
+        self._watched: dict[str, float] = {}
+        """When each job that has not ended was looked at."""
+        self._told: dict[str, tuple[float, dict[str, Record]]] = {}
+        """What was told of jobs that nobody had asked for."""
+
+    def look(self, arn: str, nodes: Iterable[int] | None = None) -> Looked | None:
+        """The job with its nodes; ``None`` if the service has forgotten it.
+
+        Args:
+            nodes: those that are of interest; ``None`` for all.
+        """
+        with self._lock:
+            return self._look(arn, None if nodes is None else [*nodes])
+
+    def _look(self, arn: str, nodes: Sequence[int] | None) -> Looked | None:
+        told, calls = self._ask(arn, self._ids.get(arn, (arn,)) if nodes is None else (arn,))
+        job = told.get(arn)
+        if job is None:
+            self.forget(arn)
+            return None
+        wanted = _node_ids(arn, job, nodes)
+        missing = [node for node in wanted.values() if node not in told]
+        if missing and _may_have_nodes(job):
+            more, further = describe(self._batch, missing)
+            told.update(more)
+            calls += further
+        if nodes is None:
+            self._note(arn, job, (arn, *wanted.values()))
+        found = {index: told[node] for index, node in wanted.items() if node in told}
+        return Looked(job, found, calls)
+
+    def _ask(self, arn: str, ids: Sequence[str]) -> tuple[dict[str, Record], int]:
+        """What is told of these ids, maybe a moment ago."""
+        now = time.monotonic()
+        moment, told = self._told.pop(arn, (0.0, {}))
+        if told and now - moment < _TOGETHER_S:
+            return told, 0
+        others = {
+            other: self._ids[other]
+            for other, looked in self._watched.items()
+            if other != arn and now - looked < _WATCHED_S
+        }
+        found, calls = describe(self._batch, [*ids, *(i for also in others.values() for i in also)])
+        for other, also in others.items():
+            self._told[other] = now, {i: found[i] for i in also if i in found}
+        return found, calls
+
+    def _note(self, arn: str, job: Record, ids: tuple[str, ...]) -> None:
+        self._ids[arn] = ids if _may_have_nodes(job) else (arn,)
+        if is_terminal(state_of(job.get("status"))):
+            self._watched.pop(arn, None)
+        else:
+            self._watched[arn] = time.monotonic()
+
+    def expect(self, arn: str) -> None:
+        """A job that was submitted will be looked at, and is told of in looks at others."""
+        self._ids[arn] = (arn,)
+        self._watched[arn] = time.monotonic()
+
+    def forget(self, arn: str) -> None:
+        """The next look asks the service: something was changed."""
+        self._watched.pop(arn, None)
+        self._told.pop(arn, None)
+
+
+def _node_ids(arn: str, job: Record, nodes: Sequence[int] | None) -> dict[int, str]:
+    if not is_multinode(job):
+        return {}
+    count = int(job["nodeProperties"].get("numNodes") or 0)
+    return {i: f"{arn}#{i}" for i in (range(count) if nodes is None else nodes)}
+
+
+def _may_have_nodes(job: Record) -> bool:
+    """Whether the service may have begun to start the nodes."""
+    return job.get("status") not in ("SUBMITTED", "PENDING", "RUNNABLE") or bool(
+        job.get("attempts")
+    )
+
+
+def describe(batch: AwsService, ids: Sequence[str]) -> tuple[dict[str, Record], int]:
+    """Records by id, and how many calls it took; what the service does not know is left out."""
+    found: dict[str, Record] = {}
+    calls = 0
+    for at in range(0, len(ids), DESCRIBED_AT_ONCE):
+        asked = ids[at : at + DESCRIBED_AT_ONCE]
+        records = batch.call("describe_jobs", jobs=[*asked]).get("jobs") or []
+        calls += 1
+        for record in records:
+            arn = record.get("jobArn")
+            found[str(arn) if arn in asked or len(asked) > 1 else asked[0]] = record
+    return found, calls
+
+
+class Explanations:
+    """Why jobs wait, asked for now and then."""
+
+    def __init__(self, batch: AwsService) -> None:
+        self._batch = batch
+        self._known: dict[str, tuple[float, str]] = {}
+
+    def explain(self, job: Record) -> str:
+        """Words for a job that has waited for long without a reason; else nothing."""
+        waited_s = time.time() - int(job.get("createdAt") or 0) / 1000
+        arn = str(job.get("jobArn"))
+        waits = state_of(job.get("status")) is AppState.PENDING
+        if not waits or job.get("statusReason") or waited_s < _EXPLAINED_AFTER_S:
+            self._known.pop(arn, None)
+            return ""
+        asked, words = self._known.get(arn, (0.0, ""))
+        now = time.monotonic()
+        if not asked or now - asked > _EXPLAIN_AGAIN_S:
+            words = self._ask(job)
+            self._known[arn] = now, words
+        return words
+
+    def _ask(self, job: Record) -> str:
+        queue = str(job.get("jobQueue") or "")
+        try:
+            answer = self._batch.call("describe_job_queues", jobQueues=[queue])
+            told: Mapping[str, Any] = next(iter(answer.get("jobQueues") or ()), {})
+            order = told.get("computeEnvironmentOrder") or ()
+            names = [str(item["computeEnvironment"]) for item in order]
+            environments: Sequence[Mapping[str, Any]] = ()
+            if names:
+                environments = self._batch.call(
+                    "describe_compute_environments", computeEnvironments=names
+                )["computeEnvironments"]
+            words = why_waiting(job, told, environments)
+            if words or job.get("status") != "RUNNABLE":
+                return words
+            return place_in_queue(job, self._batch.call("get_job_queue_snapshot", jobQueue=queue))
+        except TorchXError as err:  # the look itself is good
+            logger.debug("why `%s` waits is not known: %s", job.get("jobName"), err)
+            return ""
+
+
+# -- listing -------------------------------------------------------------------------------------
+
+
+def list_jobs(batch: AwsService, queue: str | None) -> list[tuple[str, Record]]:
+    """All jobs of TorchX with the names of their queues, the latest first.
+
+    Args:
+        queue: the one to look at; ``None`` for all.
+    """
+    pending: list[tuple[str, str]] = []
+    found: list[tuple[str, Record]] = []
+    for name, summary in _summaries(batch, queue):
+        pending.append((name, str(summary["jobArn"])))
+        if len(pending) == DESCRIBED_AT_ONCE:
+            found += _ours(batch, pending)
+            pending = []
+    found += _ours(batch, pending)
+    return sorted(found, key=lambda item: int(item[1].get("createdAt") or 0), reverse=True)
+
+
+def _summaries(batch: AwsService, queue: str | None) -> Iterator[tuple[str, Record]]:
+    if queue is None:
+        queues = batch.items("describe_job_queues", "jobQueues")
+        names = [str(item["jobQueueName"]) for item in queues]
+    else:
+        names = [queue]
+    # without a filter only those that run are told
+    everything = [{"name": "AFTER_CREATED_AT", "values": ["1"]}]
+    for name in names:
+        for summary in batch.items(
+            "list_jobs", "jobSummaryList", jobQueue=name, filters=everything
+        ):
+            yield queue_name(name), summary
+
+
+def _ours(batch: AwsService, jobs: Sequence[tuple[str, str]]) -> list[tuple[str, Record]]:
+    if not jobs:
+        return []
+    told, _ = describe(batch, [arn for _, arn in jobs])
+    return [
+        (name, told[arn])
+        for name, arn in jobs
+        if arn in told and TAG_TORCHX_VER in (told[arn].get("tags") or {})
+    ]
+
+
+# -- ending --------------------------------------------------------------------------------------
+
+
+def terminate(batch: AwsService, arn: str, reason: str) -> None:
+    """Asks for the end of a job, in whatever state it is."""
+    batch.call("terminate_job", jobId=arn, reason=reason)
+
+
+def deregister(batch: AwsService, definition: str) -> None:
+    """Removes a definition; jobs of it go on. One that is gone already is none."""
+    try:
+        batch.call("deregister_job_definition", jobDefinition=definition)
+    except AwsRefused as err:
+        if not _is_missing(err):
+            raise

@@ -1,0 +1,301 @@
+"""``aws_batch``: runs apps as jobs of AWS Batch."""
+
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from torchx._startup.dataclass import replace
+from torchx.schedulers._aws.session import AwsService
+from torchx.schedulers.api import (
+    AppSnapshot,
+    LogChunk,
+    LogQuery,
+    ReplicaKey,
+    Scheduler,
+    SchedulerFeatures,
+    runopts,
+)
+from torchx.specs.api import AppDef, AppDryRunInfo, CfgVal, RetryPolicy
+from torchx.workspace.docker_workspace import DockerWorkspaceMixin
+
+from . import _compat
+from ._options import Opts
+from ._records import CANCEL_REASON, END_REASON
+from ._request import BatchJob, build_request, render_request
+from ._states import BatchSnapshot, build_row, build_snapshot
+from ._tags import Facts
+
+if TYPE_CHECKING:
+    from ._client import Explanations, JobTable
+
+Home = tuple[str | None, str | None]
+"""Region and profile; ``None`` for the user's own settings."""
+
+
+class AWSBatchScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
+    """Runs apps in the queues of an account of AWS, which also keeps what is known of them.
+
+    Args:
+        client: of boto3, for Batch; ``None`` for one that is made on first use.
+        log_client: the same for CloudWatch Logs.
+        docker_client: of Docker's SDK, for images with the user's code.
+    """
+
+    features = SchedulerFeatures(
+        log_time_range=True,
+        durable=True,
+        replica_statuses=True,
+        exit_codes=True,
+        retries=frozenset({RetryPolicy.APPLICATION}),
+        mounts=True,
+        attempts=True,
+    )
+
+    def __init__(
+        self,
+        session_name: str,
+        client: Any = None,
+        log_client: Any = None,
+        docker_client: Any = None,
+    ) -> None:
+        super().__init__("aws_batch", session_name, docker_client=docker_client)
+        self._given = client, log_client
+        self._accounts: dict[Home, _Account] = {}
+        self._homes: dict[str, Home] = {}
+        self._arns: dict[str, str] = {}
+        self._ticks = _Ticks()
+
+    def _account(self, home: Home = (None, None)) -> "_Account":
+        """The services of a region, called with the credentials of a profile."""
+        if home not in self._accounts:
+            self._accounts[home] = _Account(home, *self._given)
+        return self._accounts[home]
+
+    @property
+    def _client(self) -> Any:
+        """The client of Batch."""
+        return self._account().batch.client()
+
+    @property
+    def _log_client(self) -> Any:
+        """The client of CloudWatch Logs."""
+        return self._account().logs.client()
+
+    # -- submitting -------------------------------------------------------------------------
+
+    def _run_opts(self) -> runopts:
+        return Opts.as_runopts()
+
+    def _submit_dryrun(self, app: AppDef, cfg: Opts) -> AppDryRunInfo[BatchJob]:
+        import copy
+
+        app = copy.copy(app)  # images that are pushed get other names
+        app.roles = [copy.copy(role) for role in app.roles]
+        images = self.dryrun_push_images(app, cfg)
+        name = app.name if cfg.share_id is None else f"{app.name}-{cfg.share_id}"
+        job = build_request(app, _compat.unique_name(name), cfg, Facts(_user(cfg)))
+        job.images_to_push = images
+        return AppDryRunInfo(job, render_request)
+
+    def schedule(self, dryrun_info: AppDryRunInfo[BatchJob]) -> str:
+        """Registers the definition of the job and submits it once, or leaves nothing behind.
+
+        Raises:
+            InvalidInput: if AWS refuses, in its own words.
+            BackendUnavailable: if it cannot be reached.
+        """
+        from ._client import submit
+
+        job = dryrun_info.request
+        self.push_images(job.images_to_push)
+        home = job.region, job.profile
+        account = self._account(home)
+        arn = submit(account.batch, self._by_digest(job))
+        account.jobs.expect(arn)
+        self._arns[job.app_id] = arn
+        self._homes[job.app_id] = home
+        return job.app_id
+
+    def _by_digest(self, job: BatchJob) -> BatchJob:
+        """The request with pushed images by their digests, which nobody can move."""
+        if not job.images_to_push:
+            return job
+        import copy
+
+        pushed = copy.deepcopy(job)
+        for container in pushed.containers:
+            container["image"] = self.pushed_image(container["image"])
+        return pushed
+
+    # -- looking ----------------------------------------------------------------------------
+
+    def look(self, app_id: str) -> AppSnapshot | None:
+        """State and replicas of an app; ``None`` if Batch has no job of it, or none any more."""
+        return self._look(app_id)[0]
+
+    def _look(
+        self, app_id: str, nodes: Sequence[int] | None = None
+    ) -> tuple[BatchSnapshot | None, int]:
+        """A snapshot, with some of the nodes or all, and how many calls it took."""
+        account = self._account(self._homes.get(app_id, (None, None)))
+        arn = self._arn(app_id, account)
+        looked = account.jobs.look(arn, nodes) if arn is not None else None
+        if looked is None:
+            self._arns.pop(app_id, None)
+            return None, 1
+        snapshot = build_snapshot(app_id, looked.job, looked.nodes)
+        words = "" if snapshot.message else account.explanations.explain(looked.job)
+        return replace(snapshot, message=words) if words else snapshot, looked.calls
+
+    def _arn(self, app_id: str, account: "_Account") -> str | None:
+        from ._client import find_job
+
+        if app_id not in self._arns:
+            queue, colon, name = app_id.rpartition(":")
+            found = find_job(account.batch, queue, name) if colon and queue and name else None
+            if found is None:
+                return None
+            self._arns[app_id] = found
+        return self._arns[app_id]
+
+    def look_all(self, cfg: Mapping[str, CfgVal] | None = None) -> Iterable[AppSnapshot]:
+        """All apps of a queue, or of all queues, the latest first."""
+        from ._client import list_jobs
+
+        given = cfg or {}
+        region, profile, queue = (given.get(name) for name in ("region", "profile", "queue"))
+        account = self._account(
+            (str(region) if region else None, str(profile) if profile else None)
+        )
+        for name, job in list_jobs(account.batch, str(queue) if queue else None):
+            yield build_row(name, job)
+
+    def wait_for_change(self, app_id: str, timeout_s: float) -> None:
+        """Returns when the time is over, at once with all others who wait in this process."""
+        self._ticks.wait(timeout_s)
+
+    # -- ending -----------------------------------------------------------------------------
+
+    def end(self, snapshot: AppSnapshot) -> None:
+        """Asks Batch for the end of the job, because a user cancelled it."""
+        self._end(_own(snapshot), CANCEL_REASON)
+
+    def end_rest(self, snapshot: AppSnapshot) -> None:
+        """Ends the job of which a replica has failed."""
+        failed = snapshot.fatal
+        key = f" {failed.role}/{failed.replica}" if failed is not None else ""
+        self._end(_own(snapshot), f"{END_REASON}{key}")
+
+    def _end(self, snapshot: BatchSnapshot, reason: str) -> None:
+        from ._client import terminate
+
+        account = self._account(self._homes.get(snapshot.app_id, (None, None)))
+        arn = str((snapshot.job or {})["jobArn"])
+        terminate(account.batch, arn, reason)
+        account.jobs.forget(arn)
+
+    def remove(self, snapshot: AppSnapshot) -> None:
+        """Ends the job if it runs, and deregisters its definition; Batch keeps the job for days."""
+        from ._client import deregister
+
+        if not snapshot.terminal:
+            self.end(snapshot)
+        definition = (_own(snapshot).job or {}).get("jobDefinition")
+        account = self._account(self._homes.get(snapshot.app_id, (None, None)))
+        if definition:
+            deregister(account.batch, str(definition))
+
+    # -- logs -------------------------------------------------------------------------------
+
+    def read_logs(
+        self, snapshot: AppSnapshot, replicas: Sequence[ReplicaKey], query: LogQuery
+    ) -> Iterator[LogChunk]:
+        """Lines of these replicas from CloudWatch, in the order of time."""
+        from ._logs import read
+
+        account = self._account(self._homes.get(snapshot.app_id, (None, None)))
+        return read(
+            account.logs,
+            _own(snapshot),
+            replicas,
+            query,
+            lambda nodes: self._look(snapshot.app_id, nodes),
+        )
+
+
+class _Account:
+    """The services that are called, and what is remembered of their answers."""
+
+    def __init__(self, home: Home, client: Any, log_client: Any) -> None:
+        region, profile = home
+        self.batch = AwsService("batch", region, profile, client)
+        self.logs = AwsService("logs", region, profile, log_client)
+        self._lock = threading.Lock()
+        self._jobs: JobTable | None = None
+        self._explanations: Explanations | None = None
+
+    @property
+    def jobs(self) -> "JobTable":
+        """What is told of jobs."""
+        from ._client import JobTable
+
+        with self._lock:
+            self._jobs = self._jobs or JobTable(self.batch)
+            return self._jobs
+
+    @property
+    def explanations(self) -> "Explanations":
+        """Why jobs wait."""
+        from ._client import Explanations
+
+        with self._lock:
+            self._explanations = self._explanations or Explanations(self.batch)
+            return self._explanations
+
+
+class _Ticks:
+    """Moments at which all who wait look again together, so that one call answers them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._next = 0.0
+
+    def wait(self, timeout_s: float) -> None:
+        """Returns at the next moment, after that time at the latest."""
+        with self._lock:
+            now = time.monotonic()
+            if not now < self._next <= now + timeout_s:
+                self._next = now + timeout_s
+            due = self._next
+        time.sleep(max(due - time.monotonic(), 0.0))
+
+
+def _own(snapshot: AppSnapshot) -> BatchSnapshot:
+    """The snapshot as what ``look`` makes."""
+    return cast("BatchSnapshot", snapshot)  # it makes no others
+
+
+def _user(cfg: Opts) -> str:
+    """Name of the user of this machine, where the options name none."""
+    if cfg.user:
+        return cfg.user
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # no entry for the user's number, as in containers
+        return ""
+
+
+def create_scheduler(
+    session_name: str,
+    client: Any = None,
+    log_client: Any = None,
+    docker_client: Any = None,
+    **kwargs: object,
+) -> AWSBatchScheduler:
+    """Makes the scheduler; unknown keywords are ignored, since all factories get the same."""
+    return AWSBatchScheduler(
+        session_name, client=client, log_client=log_client, docker_client=docker_client
+    )

@@ -1,0 +1,274 @@
+"""``kubernetes_mcad``: runs apps as AppWrappers of a cluster."""
+
+import copy
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from torchx._startup.dataclass import replace
+from torchx.schedulers._kube.apps.app import ended_mark, group_jobs, parse_app
+from torchx.schedulers._kube.apps.clusters import Clusters
+from torchx.schedulers._kube.apps.labels import label_value
+from torchx.schedulers._kube.apps.overlays import read_overlay
+from torchx.schedulers._kube.apps.snapshots import build_snapshot, sum_states
+from torchx.schedulers.api import (
+    AppSnapshot,
+    LogChunk,
+    LogQuery,
+    ReplicaKey,
+    Scheduler,
+    SchedulerFeatures,
+)
+from torchx.specs.api import AppDef, AppDryRunInfo, AppState, CfgVal, RetryPolicy, runopts
+from torchx.workspace.docker_workspace import DockerWorkspaceMixin
+
+from ._names import get_unique_truncated_appid
+from ._options import Opts
+from ._request import Facts, KubernetesMCADJob, build_request, render_request
+from ._states import READER, is_going, is_over, why_not, wrapper_state
+
+if TYPE_CHECKING:
+    from torchx.schedulers._kube.apps.look import Looked
+    from torchx.schedulers._kube.calls import Kind
+    from torchx.schedulers.causes import Rule
+
+_ROWS_WITH_PODS = 50
+"""Of so many live apps a list looks at the pods; of more, the words of the AppWrappers do."""
+
+_V1BETA1 = SchedulerFeatures(
+    log_time_range=True,
+    delete_forgets=True,
+    durable=True,
+    replica_statuses=True,
+    exit_codes=True,
+    mounts=True,
+    event_wait=True,
+)
+FEATURES = {
+    "v1beta1": _V1BETA1,
+    "v1beta2": replace(_V1BETA1, retries=frozenset({RetryPolicy.APPLICATION})),
+}
+"""What an app may ask for, by the option ``appwrapper_version``."""
+
+
+class KubernetesMCADScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
+    """Runs apps on the cluster of a kubeconfig, by MCAD or by the AppWrapper controller.
+
+    Args:
+        client: of the API server; ``None`` for one that the kubeconfig tells, made on first use.
+        docker_client: of Docker's SDK, for images with the user's code.
+    """
+
+    features = _V1BETA1
+
+    def __init__(self, session_name: str, client: Any = None, docker_client: Any = None) -> None:
+        super().__init__("kubernetes_mcad", session_name, docker_client=docker_client)
+        self._clusters = Clusters(client, "kubernetes_mcad")
+        self._kind: Kind | None = None
+
+    def close(self) -> None:
+        """Closes connections; they are opened again when needed."""
+        self._clusters.close()
+        super().close()
+
+    # -- submitting -------------------------------------------------------------------------
+
+    def _run_opts(self) -> runopts:
+        return Opts.as_runopts()
+
+    def _validate(self, app: AppDef, scheduler: str, cfg: object = None) -> None:
+        """A role without a resource is accepted: its pods have no limits."""
+
+    def _features_with(self, cfg: Any) -> SchedulerFeatures:
+        version = cfg.get("appwrapper_version") if isinstance(cfg, Mapping) else None
+        return FEATURES.get(str(version), self.features)
+
+    def _submit_dryrun(self, app: AppDef, cfg: Opts) -> AppDryRunInfo[KubernetesMCADJob]:
+        app = copy.copy(app)  # images that are pushed get other names
+        app.roles = [copy.copy(role) for role in app.roles]
+        images = self.dryrun_push_images(app, cfg)
+        overlays = {r.name: read_overlay(r, app, (self.backend, "kubernetes")) for r in app.roles}
+        namespace = self._clusters.namespace(cfg.namespace, (cfg.kubeconfig, cfg.context))
+        unique = get_unique_truncated_appid(app)
+        job = build_request(app, unique, cfg, Facts(namespace, overlays))
+        job.images_to_push = images
+        return AppDryRunInfo(job, render_request)
+
+    def schedule(self, dryrun_info: AppDryRunInfo[KubernetesMCADJob]) -> str:
+        """Makes the AppWrapper, which is the whole app or nothing.
+
+        Raises:
+            JobStartError: if another app has the name.
+            BackendUnavailable: if the cluster cannot be reached.
+        """
+        from ._client import submit
+
+        job = dryrun_info.request
+        self.push_images(job.images_to_push)
+        home = (job.kubeconfig, job.context)
+        submit(self._clusters.kube(home), self._by_digest(job))
+        self._clusters.settle(job.app_id, home)
+        return job.app_id
+
+    def _by_digest(self, job: KubernetesMCADJob) -> KubernetesMCADJob:
+        """The request with pushed images by their digests, which nobody can move."""
+        if not job.images_to_push:
+            return job
+        pushed = copy.deepcopy(job)
+        for obj in wrapped_objects(pushed.resource):
+            for container in obj["spec"].get("containers") or ():
+                container["image"] = self.pushed_image(container["image"])
+        return pushed
+
+    # -- looking ----------------------------------------------------------------------------
+
+    def look(self, app_id: str) -> AppSnapshot | None:
+        """State and replicas of an app; ``None`` if the cluster and this machine know none."""
+        from torchx.schedulers._kube.apps.look import explain
+
+        from ._client import look, marked, recall_cancelled, was_cancelled
+
+        home, namespace, name = self._clusters.place(app_id)
+        if name != label_value(name):
+            return None  # no object can have such a name
+        kube = self._clusters.kube(home)
+        looked = look(kube, namespace, name, self._kind)
+        if looked is None:
+            self._clusters.forget(app_id)
+            gone = recall_cancelled(f"{namespace}:{name}")
+            return None if gone is None else build_snapshot(gone, READER)
+        self._kind = looked.kind
+        self._clusters.looked[app_id] = looked
+        app = looked.app
+        if is_going(app) and was_cancelled(app.id):
+            app = marked(app)
+        snapshot = build_snapshot(app, READER)
+        waiting = [r for r in snapshot.replicas if r.state is AppState.PENDING]
+        if waiting and not snapshot.cancelled and not snapshot.message:
+            told = explain(kube, app, is_over)
+            told = told or {key: why_not(wrapper) for key, wrapper in app.jobs.items()}
+            snapshot = build_snapshot(app, READER, told)
+        self._clusters.puzzled(app_id, bool(waiting) and not snapshot.message)
+        if snapshot.terminal:
+            self._clusters.stop_watching(app.id)
+        return snapshot
+
+    def look_all(self, cfg: Mapping[str, CfgVal] | None = None) -> Iterable[AppSnapshot]:
+        """All apps of a namespace, the latest first."""
+        from torchx.schedulers._kube.apps.look import list_pods_of
+
+        from ._client import list_wrappers
+
+        opts = Opts.from_cfg(cfg or {})
+        home = (opts.kubeconfig, opts.context)
+        kube = self._clusters.kube(home)
+        namespace = self._clusters.namespace(opts.namespace, home)
+        kind, wrappers = list_wrappers(kube, namespace, self._kind)
+        found = group_jobs(wrappers)
+        if found:
+            self._kind = kind
+        apps = [app for app_id, own in found.items() if (app := parse_app(app_id, own, ()))]
+        rows = {app.id: sum_states({*map(wrapper_state, app.jobs.values())}, False) for app in apps}
+        # MCAD says `Running` of apps that have ended
+        live = [app for app in apps if rows[app.id] in (AppState.PENDING, AppState.RUNNING)]
+        looked: dict[str, AppSnapshot] = {}
+        if 0 < len(live) <= _ROWS_WITH_PODS:
+            pods = list_pods_of(kube, namespace, [app.id.partition(":")[2] for app in live])
+            for app in live:
+                name = app.id.partition(":")[2]
+                mine = [p for p in pods if p["spec"].get("subdomain") == name]
+                own_app = parse_app(app.id, app.jobs.values(), mine)
+                looked[app.id] = build_snapshot(own_app or app, READER)
+        return [
+            looked.get(app.id) or AppSnapshot(app.id, name=app.name, native_state=rows[app.id])
+            for app in apps
+        ]
+
+    def describe_native(self, app_id: str) -> AppDryRunInfo[KubernetesMCADJob] | None:
+        """The AppWrapper as it is in the cluster; ``None`` if there is none."""
+        if self.snapshot(app_id) is None or app_id not in self._clusters.looked:
+            return None
+        (wrapper,) = self._clusters.looked[app_id].app.jobs.values()
+        return AppDryRunInfo(KubernetesMCADJob({}, dict(wrapper)), render_request)
+
+    def wait_for_change(self, app_id: str, timeout_s: float) -> None:
+        """Returns as soon as an object of the app has changed, at the latest after the time."""
+        looked = self._clusters.looked.get(app_id)
+        if looked is None:
+            time.sleep(timeout_s)
+        else:
+            self._clusters.wait(looked, timeout_s)
+
+    def read_logs(
+        self, snapshot: AppSnapshot, replicas: Sequence[ReplicaKey], query: LogQuery
+    ) -> Iterator[LogChunk]:
+        """Lines of these replicas in the order of time, of all containers of their pods."""
+        from torchx.schedulers._kube.apps.logs import read_logs
+
+        from ._client import KINDS
+
+        app_id = snapshot.app_id
+        home, namespace, name = self._clusters.place(app_id)
+        looked = self._clusters.looked.pop(app_id, None)
+        start = {} if looked is None else looked.lists
+        kube, place = self._clusters.kube(home), f"{namespace}:{name}"
+        kind = self._kind or KINDS["v1beta1"]
+        return read_logs(kube, place, replicas, query, start, kind, READER)
+
+    def cause_rules(self) -> "Sequence[Rule]":
+        """What the words of this backend mean."""
+        from torchx.schedulers._kube.apps.causes import RULES
+
+        return RULES
+
+    # -- ending -----------------------------------------------------------------------------
+
+    def end(self, snapshot: AppSnapshot) -> None:
+        """Removes the AppWrapper and its pods; that it was cancelled is noted on this machine."""
+        from ._client import cancel
+
+        looked = self._looked(snapshot.app_id)
+        if looked is not None:
+            home, _, _ = self._clusters.place(snapshot.app_id)
+            cancel(self._clusters.kube(home), looked)
+
+    def end_rest(self, snapshot: AppSnapshot) -> None:
+        """Ends the pods that still run, once."""
+        from ._client import end_pods
+
+        looked = self._looked(snapshot.app_id)
+        if looked is not None and not any(map(ended_mark, looked.app.jobs.values())):
+            home, _, _ = self._clusters.place(snapshot.app_id)
+            end_pods(self._clusters.kube(home), looked)
+
+    def remove(self, snapshot: AppSnapshot) -> None:
+        """Removes the AppWrapper and its pods, and what was noted of it."""
+        from ._client import remove
+
+        looked = self._looked(snapshot.app_id)
+        if looked is not None:
+            home, _, _ = self._clusters.place(snapshot.app_id)
+            remove(self._clusters.kube(home), looked)
+        self._clusters.removed(snapshot.app_id)
+
+    def _looked(self, app_id: str) -> "Looked | None":
+        """The objects of the app, as they were looked at; ``None`` if there are none any more."""
+        if app_id not in self._clusters.looked:
+            self.look(app_id)
+        return self._clusters.looked.get(app_id)
+
+
+def wrapped_objects(wrapper: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """What is in an AppWrapper of either generation."""
+    spec = wrapper["spec"]
+    for item in (spec.get("resources") or {}).get("GenericItems") or ():
+        yield item["generictemplate"]
+    for component in spec.get("components") or ():
+        yield component["template"]
+
+
+def create_scheduler(
+    session_name: str, client: Any = None, docker_client: Any = None, **kwargs: object
+) -> KubernetesMCADScheduler:
+    """Makes the scheduler; unknown keywords are ignored, since all factories get the same."""
+    return KubernetesMCADScheduler(session_name, client=client, docker_client=docker_client)

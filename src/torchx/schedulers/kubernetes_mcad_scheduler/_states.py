@@ -1,0 +1,103 @@
+"""AppWrappers as snapshots of apps. Pure."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from torchx.schedulers._kube.apps.app import App, NotedRole, Object, ended_mark
+from torchx.schedulers._kube.apps.snapshots import Fate, Reader
+from torchx.schedulers.api import AppState
+
+JOB_STATE: Mapping[str, AppState] = {
+    "Pending": AppState.PENDING,
+    "Running": AppState.RUNNING,
+    "Completed": AppState.SUCCEEDED,
+    "RunningHoldCompletion": AppState.RUNNING,
+    "Deleted": AppState.CANCELLED,
+    "Failed": AppState.FAILED,
+    "Empty": AppState.PENDING,
+    "Suspended": AppState.PENDING,
+    "Suspending": AppState.PENDING,
+    "Resuming": AppState.PENDING,
+    "Resetting": AppState.PENDING,
+    "Terminating": AppState.RUNNING,
+    "Succeeded": AppState.SUCCEEDED,
+}
+"""States of AppWrappers of ``v1beta1``, phases of those of ``v1beta2``; others are ``UNKNOWN``."""
+TASK_STATE: Mapping[str, AppState] = {
+    "Pending dispatch": AppState.PENDING,
+    "pending": AppState.PENDING,
+    "running": AppState.RUNNING,
+    "Succeeded": AppState.SUCCEEDED,
+    "failed": AppState.FAILED,
+    "Unknown": AppState.UNKNOWN,
+}
+"""How MCAD counts the pods of an AppWrapper."""
+
+
+def phase_of(wrapper: Object) -> str:
+    """Its state or phase; empty as long as there is none."""
+    status = wrapper.get("status") or {}
+    return str(status.get("phase") or status.get("state") or "")
+
+
+def wrapper_state(wrapper: Object) -> AppState:
+    """State of an AppWrapper by its own word."""
+    if ended_mark(wrapper) == "cancelled" or "deletionTimestamp" in wrapper["metadata"]:
+        return AppState.CANCELLED
+    phase = phase_of(wrapper)
+    return JOB_STATE.get(phase, AppState.UNKNOWN) if phase else AppState.PENDING
+
+
+def is_over(wrapper: Object) -> bool:
+    """Whether all has ended that it ever starts."""
+    return phase_of(wrapper) in ("Failed", "Succeeded", "Completed", "Deleted")
+
+
+def is_going(app: App) -> bool:
+    """Whether the AppWrapper is being deleted."""
+    return any("deletionTimestamp" in wrapper["metadata"] for wrapper in app.jobs.values())
+
+
+def fate_of(role: NotedRole, wrapper: Object | None, marked: bool) -> Fate:
+    """What an AppWrapper says of the replicas of one of its roles."""
+    if wrapper is None:
+        return Fate(over=marked)
+    phase = phase_of(wrapper)
+    ending = bool(ended_mark(wrapper)) or "deletionTimestamp" in wrapper["metadata"]
+    over = ending or is_over(wrapper)
+    return Fate(
+        succeeded=phase in ("Succeeded", "Completed"),
+        over=over,
+        ending=over,
+        retries=max(role.retries - _restarts_of(wrapper), 0),
+    )
+
+
+def _restarts_of(wrapper: Object) -> int:
+    return int((wrapper.get("status") or {}).get("retries") or 0)
+
+
+def restarts_of(app: App) -> int:
+    """How often all was started again."""
+    return sum(map(_restarts_of, app.jobs.values()))
+
+
+def failure_of(wrapper: Object) -> str:
+    """Why an AppWrapper has failed, in the words of its controller."""
+    if phase_of(wrapper) != "Failed":
+        return ""
+    return why_not(wrapper) or "Failed"
+
+
+def why_not(wrapper: Object) -> str:
+    """The last message of its conditions, such as why it is not dispatched; empty for none."""
+    status = wrapper.get("status") or {}
+    conditions: list[Mapping[str, Any]] = [*(status.get("conditions") or ())]
+    told = [c for c in conditions if c.get("message")]
+    if not told:
+        return ""
+    latest = told[-1]
+    return f"{latest.get('reason', '')}: {latest['message']}".strip(": ")
+
+
+READER = Reader(fate_of, failure_of, restarts_of, "AppWrappers")

@@ -1,0 +1,54 @@
+"""Looks at many apps and removes them, by a few calls for all of them."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from torchx.schedulers._kube.apps.app import Object, group_jobs, parse_app
+from torchx.schedulers._kube.apps.labels import LABEL_UNIQUE_NAME, of_apps
+from torchx.schedulers._kube.apps.look import Looked, list_pods_of
+from torchx.schedulers._kube.calls import Selection
+from torchx.schedulers._kube.client import KubeClient
+from torchx.schedulers._kube.errors import MissingKind
+
+from ._kinds import ObjectKind
+
+_NAMES = 100
+"""In one selector: it is part of the URL, which servers and proxies bound."""
+
+
+def look_many(
+    kube: KubeClient, namespace: str, names: Sequence[str], kinds: Sequence[ObjectKind]
+) -> dict[str, tuple[Looked, ObjectKind]]:
+    """Those apps that there are, by name: one question about pods and one for each kind."""
+    found: dict[str, tuple[Looked, ObjectKind]] = {}
+    for some in _chunks(names):
+        pods: dict[str, list[Object]] = {}
+        for pod in list_pods_of(kube, namespace, some):
+            pods.setdefault(pod["metadata"]["labels"][LABEL_UNIQUE_NAME], []).append(pod)
+        for kind in kinds:
+            for app_id, jobs in group_jobs(_list(kube, kind, namespace, some)).items():
+                name = app_id.partition(":")[2]
+                app = parse_app(app_id, jobs, pods.get(name, ()))
+                if app is not None:
+                    found[name] = Looked(app, kind.kind, {}), kind
+    return found
+
+
+def remove_many(
+    kube: KubeClient, namespace: str, names: Sequence[str], kinds: Iterable[ObjectKind]
+) -> None:
+    """Removes the objects of these apps, one call for each kind; what they own goes with them."""
+    wanted = [*kinds]
+    for some in _chunks(names):
+        for kind in wanted:
+            kube.delete_all(Selection(kind.kind, namespace, of_apps(some)))
+
+
+def _list(kube: KubeClient, kind: ObjectKind, namespace: str, names: Sequence[str]) -> list[Object]:
+    try:
+        return [*kube.list_objects(Selection(kind.kind, namespace, of_apps(names))).items]
+    except MissingKind:
+        return []
+
+
+def _chunks(names: Sequence[str]) -> Iterator[Sequence[str]]:
+    return (names[i : i + _NAMES] for i in range(0, len(names), _NAMES))
