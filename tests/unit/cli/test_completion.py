@@ -126,7 +126,7 @@ def test_app_ids_are_offered_of_all_that_was_launched_from_here() -> None:
 def test_short_names_and_what_is_new_are_offered() -> None:
     assert offered("torchx why") == ["why"]
     assert offered("torchx doc") == ["doctor"]
-    assert offered("torchx p") == ["plugins", "port-forward", "ps"]
+    assert offered("torchx ps") == ["ps"]
     assert offered("torchx ps -o ") == ["wide", "json", "yaml", "name"]
     assert "--tail-lines" in offered("torchx logs --")
     assert offered("torchx doctor -s slu") == ["slurm"]

@@ -264,7 +264,6 @@ def test_the_scheduler_local_is_deprecated(
         (["-s", "local_cwd", "-s", "local_cwd", "utils.echo"], 2, ["-s"]),
         (["-cfg", "a=b", "-cfg", "a=b", "utils.echo"], 2, ["-cfg"]),
         (["--parent_run_id", "a", "--parent_run_id", "b", "u.e"], 2, ["--parent_run_id"]),
-        (["-s", "kubernetes_mcad", "utils.echo"], 1, ["kubernetes_mcad"]),
         (["-s", "nope", "utils.echo"], 2, ["invalid choice: 'nope'"]),
         (["-s", "local_cw", "utils.echo"], 2, ["Did you mean `local_cwd`?"]),
         (["-s", "local_cwd"], 2, ["missing component name"]),

@@ -85,6 +85,13 @@ def test_commands_about_a_job(call: Callable[..., Any], handle: str) -> None:
     assert check("delete", call("delete", "--json", handle).out)["state"] is None
 
 
+def test_several_jobs_at_once(call: Callable[..., Any], handle: str) -> None:
+    other = check("run", call("run", "--json", "utils.echo").out)["handle"]
+    assert len(check("cancel", call("cancel", "--json", "--yes", handle, other).out)) == 2
+    assert len(check("delete", call("delete", "--json", "--yes", handle, other).out)) == 2
+    check("prune", call("prune", "--json", "--dryrun").out)
+
+
 def test_a_dry_run(call: Callable[..., Any]) -> None:
     check("run_dryrun", call("run", "--dryrun", "--json", "utils.echo").out)
     check("run_dryrun", call("run", "--dryrun", "--json", "-s", "lsf", "utils.echo").out)

@@ -279,7 +279,7 @@ def test_a_build_is_one_line_that_goes_away() -> None:
     screen = python_on_terminal(BUILD)
     assert screen.code == 0
     assert "Step 2/3" in screen.raw
-    left = [line.rpartition("\r")[2] for line in screen.lines]
+    left = [line.rpartition("\r")[2] for line in screen.text.rstrip("\n").split("\n")]
     assert re.fullmatch(r"built image abc \(0\.\ds\)", left[0])
     assert left[1:] == ["the handle", "! a warning stays", "the end"]
 
@@ -297,9 +297,8 @@ def test_steps_of_a_build_on_lesser_terminals(env: dict[str, str]) -> None:
 def test_a_wait_is_told_with_its_cause_and_when_it_changes(
     call: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    replicas = [
-        ReplicaSnapshot("w", 0, AppState.PENDING, reason="Unschedulable: 1 Insufficient cpu")
-    ]
+    words = "Unschedulable: 1 Insufficient cpu"
+    replicas = [ReplicaSnapshot("w", 0, AppState.PENDING, reason=words)]
 
     class Waiting(Scheduler[Any]):
         looks = 0
@@ -326,6 +325,6 @@ def test_a_wait_is_told_with_its_cause_and_when_it_changes(
     assert scheduler.looks == 4  # one for each state, none for the causes
     records = [r.getMessage() for r in caplog.records if r.name == "torchx.runner.api"]
     assert records == [
-        "`waits://s/a` is PENDING: unschedulable: no cpu is free (Unschedulable: 1 Insufficient cpu)",
+        f"`waits://s/a` is PENDING: unschedulable: no cpu is free ({words})",
         "`waits://s/a` is RUNNING",
     ]
