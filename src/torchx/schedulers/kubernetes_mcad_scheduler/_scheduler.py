@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from torchx.schedulers._kube.apps.look import Looked
     from torchx.schedulers._kube.calls import Kind
     from torchx.schedulers.causes import Rule
+    from torchx.schedulers.checkups import Checkup
 
 _ROWS_WITH_PODS = 50
 """Of so many live apps a list looks at the pods; of more, the words of the AppWrappers do."""
@@ -217,9 +218,16 @@ class KubernetesMCADScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
 
     def cause_rules(self) -> "Sequence[Rule]":
         """What the words of this backend mean."""
-        from torchx.schedulers._kube.apps.causes import RULES
+        from ._causes import RULES
 
         return RULES
+
+    def checkups(self) -> "Sequence[Checkup]":
+        """What jobs here need."""
+        from torchx.schedulers._kube.calls import APP_WRAPPERS_V1BETA1, APP_WRAPPERS_V1BETA2
+        from torchx.schedulers._kube.checkups import checkups
+
+        return checkups((APP_WRAPPERS_V1BETA1, APP_WRAPPERS_V1BETA2))
 
     # -- ending -----------------------------------------------------------------------------
 

@@ -272,7 +272,7 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
 
     def checkups(self) -> "Sequence[Checkup]":
         """What jobs here need."""
-        from ._checkups import checkups
+        from torchx.schedulers._kube.checkups import checkups
 
         return checkups()
 

@@ -1,33 +1,32 @@
 """What jobs on Kubernetes need: a kubeconfig, a server that answers, rights, queues, Docker."""
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from torchx.errors import BackendUnavailable, NotInstalled, TorchXError
 from torchx.schedulers._core.checkups import Checkup, Finding, broken, neutral, ok, warning
-from torchx.schedulers._kube.calls import JOBS, LOCAL_QUEUES, PODS, SERVICES, Kind, Selection
-from torchx.schedulers._kube.client import KubeClient
-from torchx.schedulers._kube.connect import connect
-from torchx.schedulers._kube.errors import ConfigError, NoCluster
-from torchx.schedulers._kube.retry import Patience
+
+from .calls import JOBS, LOCAL_QUEUES, PODS, SERVICES, Kind, Selection
+from .client import KubeClient
+from .connect import connect
+from .errors import ConfigError, NoCluster
+from .retry import Patience
 
 _PATIENCE = Patience(timeout_s=6.0, pauses_s=(), total_s=0.0)
 _REVIEWS = Kind("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview")
-_RIGHTS = (
-    (JOBS, "create", ""),
-    (JOBS, "patch", ""),
-    (JOBS, "delete", ""),
-    (SERVICES, "create", ""),
-    (PODS, "list", ""),
-    (PODS, "get", "log"),
-)
+_VERBS = ("create", "patch", "delete")
+_RIGHTS = ((SERVICES, "create", ""), (PODS, "list", ""), (PODS, "get", "log"))
 _OLDEST = (1, 29)
 _LOGIN = "Log in to the cluster, or choose a context: kubectl config get-contexts"
 
 
-def checkups() -> list[Checkup]:
-    """All checks; one alone where no cluster is set up."""
+def checkups(kinds: Sequence[Kind] = (JOBS,)) -> list[Checkup]:
+    """All checks; one alone where no cluster is set up.
+
+    Args:
+        kinds: of objects that run apps; one of them must be allowed.
+    """
     try:
         client, config = connect(patience=_PATIENCE)
     except (NoCluster, NotInstalled) as err:
@@ -39,7 +38,7 @@ def checkups() -> list[Checkup]:
     namespace = config.namespace or "default"
     return [
         Checkup("server", lambda: _server(client, config.cluster.server)),
-        Checkup("rights", lambda: _rights(client, namespace)),
+        Checkup("rights", lambda: _rights(client, namespace, kinds)),
         Checkup("queues", lambda: _queues(client, namespace)),
     ]
 
@@ -55,13 +54,18 @@ def _server(client: KubeClient, address: str) -> Finding:
     return ok(text)
 
 
-def _rights(client: KubeClient, namespace: str) -> Finding:
-    try:
-        denied = [
+def _rights(client: KubeClient, namespace: str, kinds: Sequence[Kind]) -> Finding:
+    def denied_of(rights: Iterable[tuple[Kind, str, str]]) -> list[str]:
+        return [
             f"{verb} {kind.plural}{'/' + sub if sub else ''}"
-            for kind, verb, sub in _RIGHTS
+            for kind, verb, sub in rights
             if not _allowed(client, _review(namespace, kind, verb, sub))
         ]
+
+    try:
+        # any of the versions of a kind will do
+        of_kinds = (denied_of((kind, verb, "") for verb in _VERBS) for kind in kinds)
+        denied = [*min(of_kinds, key=len), *denied_of(_RIGHTS)]
     except TorchXError as err:
         return warning(f"rights cannot be checked: {err}")
     if denied:
