@@ -8,6 +8,7 @@ from tests.contract import test_kubernetes as of_jobs
 from tests.fake_kube.server import FakeKube
 from torchx.schedulers._kube.apps.labels import OURS
 from torchx.schedulers._kube.calls import PODS, SERVICES, Selection
+from torchx.schedulers._kube.errors import MissingKind
 from torchx.schedulers.kubernetes_mcad_scheduler import KubernetesMCADScheduler, create_scheduler
 from torchx.schedulers.kubernetes_mcad_scheduler._client import KINDS
 from torchx.schedulers.kubernetes_mcad_scheduler._scheduler import FEATURES
@@ -101,10 +102,11 @@ class TestMCAD(OfAppWrappers, of_jobs.KubernetesOnACluster):
     """On a real cluster with MCAD; skipped where it serves the other generation."""
 
     @pytest.fixture(autouse=True)
-    def served(self, kube):
-        versions = kube.groups().get(KINDS[self.version].group, [])
-        if self.version not in versions:
-            pytest.skip(f"the cluster serves AppWrappers of {versions}, not {self.version}")
+    def served(self, kube, namespace):
+        try:
+            kube.list_objects(Selection(KINDS[self.version], namespace))
+        except MissingKind:
+            pytest.skip(f"the cluster serves no AppWrappers of {self.version}")
 
 
 @pytest.mark.kubernetes

@@ -1,12 +1,19 @@
-"""Loggers that import ``logging`` when something is logged: most commands log nothing.
+"""Loggers that import ``logging`` only where its handlers or formatters have work to do.
 
-Without them ``--help`` takes twice as long, as it loads nothing else of that size.
+Without them ``--help`` takes twice as long, as it loads nothing else of that size. A command that
+tells in a line or two what it does, as ``run`` in a script, needs 2.6 ms less (of 38 ms): as long
+as nobody has imported ``logging``, nobody can have changed where records go, and lines are
+written without it.
 """
+
+import sys
 
 TYPE_CHECKING = False  # see `torchx/_startup/__init__.py`
 if TYPE_CHECKING:
     from collections.abc import Callable
     from logging import Logger
+
+    Write = Callable[[int, str, str], None]
 else:
 
     class Logger:
@@ -16,10 +23,36 @@ else:
             self._name = name
 
         def __getattr__(self, attribute):
+            level = _LEVELS.get(attribute)
+            if level is not None and _plain and "logging" not in sys.modules:
+                return _Plain(self._name, attribute, level)
             configure_now()
             import logging
 
             return getattr(logging.getLogger(self._name), attribute)
+
+
+_LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
+"""The levels that have a method, with the numbers of ``logging``."""
+
+
+class _Plain:
+    """A method that writes a line without ``logging``, unless it is asked for more than that."""
+
+    def __init__(self, name: str, method: str, level: int) -> None:
+        self._name = name
+        self._method = method
+        self._level = level
+
+    def __call__(self, message: object, *args: object, **more: object) -> None:
+        if more:
+            configure_now()
+            import logging
+
+            getattr(logging.getLogger(self._name), self._method)(message, *args, **more)
+            return
+        for write in _plain:
+            write(self._level, self._method.upper(), str(message) % args if args else str(message))
 
 
 def get_logger(name: str) -> Logger:
@@ -28,14 +61,22 @@ def get_logger(name: str) -> Logger:
 
 
 _pending: "list[Callable[[], None]]" = []
+_plain: "list[Write]" = []
 
 
-def configure_later(configure: "Callable[[], None]") -> None:
-    """Has ``logging`` configured before the first record, and not before."""
+def configure_later(configure: "Callable[[], None]", write: "Write | None" = None) -> None:
+    """Has ``logging`` configured before it is used, and not before.
+
+    Args:
+        write: writes a record of a level (number, name) as the configured ``logging`` would, or
+            drops it; ``None`` if only ``logging`` can.
+    """
     _pending[:] = [configure]
+    _plain[:] = [] if write is None else [write]
 
 
 def configure_now() -> None:
     """Configures ``logging`` now: plugins and component files may use it in any way."""
+    _plain.clear()
     if _pending:
         _pending.pop()()

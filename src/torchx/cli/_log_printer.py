@@ -15,11 +15,16 @@ def prefix_line(prefix: str, line: str) -> str:
     >>> prefix_line("w/0 ", "a\nb\n")
     'w/0 a\nw/0 b\n'
     """
-    if "\r" in line:
-        line = line.replace("\r", f"\r{prefix}").replace(f"\r{prefix}\n", "\r\n")
+    line = _prefixed_returns(prefix, line)
     if "\n" in line:
         line = line[:-1].replace("\n", f"\n{prefix}") + line[-1]
     return line if line.startswith("\r") else prefix + line
+
+
+def _prefixed_returns(prefix: str, text: str) -> str:
+    if "\r" not in text:
+        return text
+    return text.replace("\r", f"\r{prefix}").replace(f"\r{prefix}\n", "\r\n")
 
 
 class LogPrinter:
@@ -41,6 +46,11 @@ class LogPrinter:
         self._unfinished: tuple[str, int, int | None] | None = None
         """Whose line has no newline yet."""
 
+    @property
+    def is_terminal(self) -> bool:
+        """Whether somebody watches."""
+        return self._look.terminal and not self._as_json
+
     def expect(self, replicas: "Sequence[tuple[str, int]]") -> None:
         """Takes the replicas in their order, for colours of their own and names of one width."""
         self._order = {key: i for i, key in enumerate(replicas)}
@@ -57,9 +67,9 @@ class LogPrinter:
         with self._lock:
             key = (role, replica, attempt)
             prefix = self._prefix((role, replica))
-            if self._unfinished == key:  # a very long line comes in pieces
+            if self._unfinished == key:  # a very long line, or one that is shown as it comes
                 head, newline, text = text.partition("\n")
-                self._put(head + newline)
+                self._put(_prefixed_returns(prefix, head + newline))
                 self._unfinished = None if newline else key
             if not text:
                 return

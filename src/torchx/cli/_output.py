@@ -93,13 +93,10 @@ def palette(stream: "TextIO") -> Palette:
 
 
 def log() -> "logging.Logger":
-    """The logger of the command line; `logging` is left alone where nothing is logged."""
-    from torchx._startup.lazy_logger import configure_now
+    """The logger of the command line; `logging` is left alone where lines can do without it."""
+    from torchx._startup.lazy_logger import get_logger
 
-    configure_now()
-    import logging
-
-    return logging.getLogger("torchx.cli")
+    return get_logger("torchx.cli")
 
 
 def configure_logging(level: int) -> None:
@@ -127,10 +124,20 @@ def configure_logging(level: int) -> None:
         if _settings.logging_is_ours:
             _shape(root, form)
 
+    def write(number: int, name: str, message: str) -> None:
+        if number < level:
+            return
+        import time
+
+        from torchx._secrets import mask_message
+
+        now = time.strftime(DATE_FORMAT)
+        say(f"{blue}torchx{on.endc} {on.gray}{now} {name:<8}{on.endc} {mask_message(message)}")
+
     if "logging" in sys.modules:
         configure()
     else:
-        configure_later(configure)
+        configure_later(configure, None if is_calm() else write)
 
 
 def is_calm() -> bool:

@@ -24,6 +24,7 @@ from torchx.cli._look import is_terminal
 from torchx.cli.cmd_base import SubCommand
 from torchx.errors import BackendUnavailable, LogsNotFound, UnresolvedApp, UnsupportedRequest
 from torchx.runner import Runner, get_runner
+from torchx.schedulers._core.unfinished import unfinished_lines
 from torchx.schedulers.api import LogBlock, LogReport, Stream, one_look
 from torchx.specs import AppDef, AppStatus
 from torchx.specs.api import is_started
@@ -163,13 +164,16 @@ def get_logs(
 def stream_logs(file: TextIO, runner: Runner, app_handle: str) -> None:
     """Follows all replicas of an app that has just been submitted, until it ends."""
     printer = LogPrinter(file)
+    replicas: _Replicas = ()
     if is_terminal(file):
-        printer.expect(replicas_of(runner, app_handle))
+        replicas = replicas_of(runner, app_handle)
+        printer.expect(replicas)
     query = LogQuery(should_tail=True)
     blocks = _merged_blocks(runner, app_handle, None, query)
     try:
         if blocks is not None:
-            _write_blocks(printer, blocks)
+            with unfinished_lines(len(replicas) == 1):
+                _write_blocks(printer, blocks)
         else:
             validate(app_handle)
             _print_logs(printer, runner, _target(app_handle, None), query)
@@ -232,7 +236,9 @@ def _print_logs(printer: LogPrinter, runner: Runner, target: LogTarget, query: L
 
         print_replicas(printer, runner, target.handle, replicas, query)
     else:
-        _write_blocks(printer, blocks)
+        live = query.should_tail and query.regex is None and printer.is_terminal
+        with unfinished_lines(live and len(replicas) == 1):
+            _write_blocks(printer, blocks)
     return True
 
 

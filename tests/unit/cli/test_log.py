@@ -3,7 +3,9 @@
 import argparse
 import io
 import json
+import os
 import queue
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
@@ -583,3 +585,36 @@ def test_a_log_with_missing_lines_is_reported(torchx: Callable[..., Any]) -> Non
     result = torchx("log", "--verify", handle)
     assert result.code == 1
     assert "NO" in result.out
+
+
+PROMPTS = (
+    "printf 'Enter: '; while [ ! -e go ]; do sleep 0.02; done; echo thanks;"
+    " printf '\\r1%%'; printf '\\r2%%'"
+)
+
+
+@pytest.mark.parametrize("way", ["run", "log"])
+def test_a_terminal_shows_text_before_its_newline(way: str, torchx: Callable[..., Any]) -> None:
+    command = ["run", "utils.sh", "--", "sh", "-c", PROMPTS]
+    if way == "log":
+        handle = torchx("run", "--detach", *command[1:]).out.strip()
+        command = ["log", "-t", handle]
+    screen, slave = os.openpty()
+    argv = [sys.executable, "-m", "torchx.cli.main", *command]
+    with subprocess.Popen(argv, stdin=slave, stdout=slave, stderr=slave) as process:
+        os.close(slave)
+        shown = read_until(screen, b"Enter: ")
+        assert process.poll() is None
+        Path("go").touch()
+        shown += read_until(screen, b"2%")
+    os.close(screen)
+    assert shown.count(b"Enter: ") == shown.count(b"thanks") == shown.count(b"1%") == 1
+    assert b"Enter: thanks\r\n" in shown
+
+
+def read_until(screen: int, text: bytes) -> bytes:
+    """What a terminal shows, up to this text."""
+    shown = b""
+    while text not in shown:
+        shown += os.read(screen, 4096)
+    return shown

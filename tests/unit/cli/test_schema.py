@@ -85,11 +85,13 @@ def test_commands_about_a_job(call: Callable[..., Any], handle: str) -> None:
     assert check("delete", call("delete", "--json", handle).out)["state"] is None
 
 
-def test_several_jobs_at_once(call: Callable[..., Any], handle: str) -> None:
-    other = check("run", call("run", "--json", "utils.echo").out)["handle"]
-    assert len(check("cancel", call("cancel", "--json", "--yes", handle, other).out)) == 2
-    assert len(check("delete", call("delete", "--json", "--yes", handle, other).out)) == 2
-    check("prune", call("prune", "--json", "--dryrun").out)
+def test_several_apps_at_once(call: Callable[..., Any], handle: str) -> None:
+    check("prune", call("prune", "--dryrun", "--json").out)
+    ended, unknown = check("cancel_many", call("cancel", "--json", handle, f"{handle}-2").out)
+    assert (ended["handle"], ended["acted"]) == (handle, False)
+    assert unknown["state"] is None
+    (gone,) = check("delete_many", call("delete", "--json", "--state", "FAILED", "--yes").out)
+    assert (gone["handle"], gone["acted"]) == (handle, True)
 
 
 def test_a_dry_run(call: Callable[..., Any]) -> None:

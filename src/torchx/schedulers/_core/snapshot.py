@@ -101,13 +101,16 @@ class AppSnapshot:
 
     @functools.cached_property
     def failures(self) -> tuple[ReplicaSnapshot, ...]:
-        """The replicas that failed, causes before consequences, then by the time of their end."""
+        """The replicas that failed, causes before consequences, then by the time of their end.
+
+        Of those that ended at one time, as far as it is told, those with a known error are first.
+        """
         order = {role: i for i, role in enumerate(dict.fromkeys(r.role for r in self.replicas))}
 
-        def rank(replica: ReplicaSnapshot) -> tuple[bool, float, int, int]:
+        def rank(replica: ReplicaSnapshot) -> tuple[bool, float, bool, int, int]:
             consequence = is_consequence(replica.error or "")
             ended = float("inf") if replica.ended_ns is None else replica.ended_ns
-            return consequence, ended, order[replica.role], replica.replica
+            return consequence, ended, not replica.error, order[replica.role], replica.replica
 
         return tuple(sorted((r for r in self.replicas if r.state is AppState.FAILED), key=rank))
 

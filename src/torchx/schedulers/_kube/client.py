@@ -176,7 +176,7 @@ class KubeClient:
         query = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict" if strict else "Warn"}
         if dry_run:
             query["dryRun"] = "All"
-        name = str(body["metadata"]["name"])
+        name = str(body["metadata"].get("name") or "")  # reviews have none
         return call(
             "create", "POST", kind, namespace, name, query=query, body=body, idempotent=dry_run
         )

@@ -13,7 +13,8 @@ from torchx.schedulers._aws.once import exactly_once
 from torchx.schedulers._aws.session import AwsService
 
 from ._names import TAG_JOB, TAG_MARK, is_job_name
-from ._request import ACCOUNT, DEFAULT_OUTPUT, DIGEST, REGION, AWSSageMakerJob, fill_in
+from ._placeholders import ACCOUNT, DEFAULT_OUTPUT, DIGEST, REGION, fill_in
+from ._request import AWSSageMakerJob
 from ._source import send_source
 from ._watch import Watch
 

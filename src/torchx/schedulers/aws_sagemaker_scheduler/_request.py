@@ -1,10 +1,5 @@
-"""Builds the native request: one ``CreateTrainingJob``. Pure.
+"""Builds the native request: one ``CreateTrainingJob``. Pure."""
 
-What only the submission knows stands in it in angle brackets: the account and its bucket, the
-region, the digest of the source.
-"""
-
-import json
 import posixpath
 import re
 from collections.abc import Mapping
@@ -21,12 +16,9 @@ from ._command import REPLICA_MARK, build_command, cut_script
 from ._instances import choose_instance_type
 from ._names import TAG_APP, TAG_JOB, TAG_MARK, TAG_ROLE, TAG_USER, build_tags
 from ._options import Opts, check_options
+from ._placeholders import ACCOUNT, CODE_CHANNEL, DEFAULT_OUTPUT, DIGEST, REGION
 
-ACCOUNT, REGION, DIGEST = "<account>", "<region>", "<digest>"
-DEFAULT_OUTPUT = f"s3://sagemaker-{REGION}-{ACCOUNT}/"
-"""The bucket that SageMaker's own tools use where none is given."""
 FIRST_HOST = "algo-1"
-CODE_CHANNEL = "code"
 _ENV_NAME = re.compile("[a-zA-Z_][a-zA-Z0-9_]*")
 _ENV_CHARS = 512
 _MOST_ENV = 100
@@ -378,40 +370,3 @@ def _more(opts: Opts, output: str) -> dict[str, Any]:
         RetryStrategy={"MaximumRetryAttempts": retries} if retries else None,
         InfraCheckConfig=None if infra is None else {"EnableInfraCheck": infra},
     )
-
-
-def fill_in(job_def: Mapping[str, Any], values: Mapping[str, str]) -> dict[str, Any]:
-    """The request with what the submission knows in place of what stands in angle brackets.
-
-    Args:
-        values: by placeholder. Only those of its own places are filled in, never a user's text.
-    """
-    filled = {**job_def}
-    filled["RoleArn"] = _filled(job_def["RoleArn"], values)
-    for name in ("OutputDataConfig", "DebugHookConfig"):
-        if name in job_def:
-            held = job_def[name]
-            filled[name] = {**held, "S3OutputPath": _filled(held["S3OutputPath"], values)}
-    if "HyperParameters" in job_def:
-        of_toolkit = ("sagemaker_submit_directory", "sagemaker_region")
-        filled["HyperParameters"] = {
-            key: _filled(value, values) if key in of_toolkit else value
-            for key, value in job_def["HyperParameters"].items()
-        }
-    if "InputDataConfig" in job_def:
-        filled["InputDataConfig"] = [_filled_channel(c, values) for c in job_def["InputDataConfig"]]
-    return filled
-
-
-def _filled_channel(channel: Mapping[str, Any], values: Mapping[str, str]) -> dict[str, Any]:
-    if channel["ChannelName"] != CODE_CHANNEL:
-        return {**channel}
-    text = _filled(json.dumps(channel), values)
-    filled: dict[str, Any] = json.loads(text)
-    return filled
-
-
-def _filled(text: str, values: Mapping[str, str]) -> str:
-    for placeholder, value in values.items():
-        text = text.replace(placeholder, value)
-    return text

@@ -216,18 +216,17 @@ class KubernetesMCADScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         kind = self._kind or KINDS["v1beta1"]
         return read_logs(kube, place, replicas, query, start, kind, READER)
 
+    def checkups(self) -> "Sequence[Checkup]":
+        """What jobs of this scheduler need, for ``torchx doctor``."""
+        from ._checkups import checkups
+
+        return checkups()
+
     def cause_rules(self) -> "Sequence[Rule]":
         """What the words of this backend mean."""
         from ._causes import RULES
 
         return RULES
-
-    def checkups(self) -> "Sequence[Checkup]":
-        """What jobs here need."""
-        from torchx.schedulers._kube.calls import APP_WRAPPERS_V1BETA1, APP_WRAPPERS_V1BETA2
-        from torchx.schedulers._kube.checkups import checkups
-
-        return checkups((APP_WRAPPERS_V1BETA1, APP_WRAPPERS_V1BETA2))
 
     # -- ending -----------------------------------------------------------------------------
 

@@ -100,11 +100,21 @@ def build_request(app: AppDef, unique: str, opts: Opts, facts: Facts) -> Kuberne
     )
 
 
+_COUNTS = (
+    "ttl_s",
+    "active_deadline_s",
+    "grace_s",
+    "reserved_millicpu",
+    "reserved_memmb",
+    "efa_device_count",
+)
+
+
 def _check_options(opts: Opts) -> None:
     if opts.job_api is not None and opts.job_api not in BUILDERS:
         msg = f"option `job_api` is one of {', '.join(BUILDERS)}, given: `{opts.job_api}`"
         raise InvalidInput(msg)
-    for name in ("ttl_s", "active_deadline_s", "grace_s", "reserved_millicpu", "reserved_memmb"):
+    for name in _COUNTS:
         value = getattr(opts, name)
         if value is not None and value < 0:
             raise InvalidInput(f"option `{name}` must not be negative, given: {value}")

@@ -99,7 +99,7 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
             return cfg.job_api or "job", cfg
         try:
             why = self._clusters.reachable(home)
-            groups = {} if why else self._groups_of(home)
+            groups = {} if why else self._groups_of(home, _VALIDATION_S)
         except TorchXError as err:
             why = str(err)
         if why:
@@ -114,10 +114,11 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
             return api, dataclasses.replace(cfg, queue=None)
         return api, cfg
 
-    def _groups_of(self, home: Home) -> Mapping[str, Sequence[str]]:
+    def _groups_of(self, home: Home, most_s: float | None = None) -> Mapping[str, Sequence[str]]:
         """The API groups of a cluster, which are asked for once."""
         if home not in self._groups:
-            self._groups[home] = self._clusters.kube(home).groups()
+            kube = self._clusters.kube(home)
+            self._groups[home] = (kube.hurried(most_s) if most_s else kube).groups()
         return self._groups[home]
 
     def _validate_on_server(self, job: KubernetesJob) -> None:
@@ -272,7 +273,7 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
 
     def checkups(self) -> "Sequence[Checkup]":
         """What jobs here need."""
-        from torchx.schedulers._kube.checkups import checkups
+        from ._checkups import checkups
 
         return checkups()
 

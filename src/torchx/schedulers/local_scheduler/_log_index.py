@@ -5,6 +5,7 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from torchx.schedulers._core.unfinished import LONGEST_BYTES
 from torchx.schedulers.api import LogChunk, LogKey, LogReport, Stream
 
 from ._supervise.format import (
@@ -48,6 +49,8 @@ class AttemptReader:
         self._index_at = 0
         self._end = 0
         self._lines = 0
+        self._ends = {STREAM_STDOUT: 0, STREAM_STDERR: 0}
+        """End of the whole lines of each stream in its own file."""
         self.key = key
         self.complete = False
         """Whether the end of the log has been seen."""
@@ -73,6 +76,7 @@ class AttemptReader:
             if kind == STREAM_END:
                 self.complete = True
                 return found, False
+            self._ends[kind] = stream_end
             if self._kind is None:
                 found.append(Batch(time_ns, self._end, combined_end, False))
                 self._end = combined_end
@@ -80,6 +84,20 @@ class AttemptReader:
                 found.append(Batch(time_ns, self._end, stream_end, lines == self._lines))
                 self._end, self._lines = stream_end, lines
         return found, len(data) == _INDEX_BYTES
+
+    def unfinished(self) -> bytes:
+        """The beginning of a line that has not ended; empty if there is none, or two."""
+        found = []
+        for name, kind in _FILES.values():
+            if kind is None or self._kind not in (None, kind) or self.complete:
+                continue
+            try:
+                with open(f"{os.path.dirname(self._path)}/{name}", "rb", 0) as f:
+                    found.append(os.pread(f.fileno(), LONGEST_BYTES, self._ends[kind]))
+            except OSError:
+                continue
+        begun = [data for data in found if data]
+        return begun[0] if len(begun) == 1 and b"\n" not in begun[0] else b""
 
     def backwards(self) -> Iterator[Batch]:
         """All batches, the last one first."""

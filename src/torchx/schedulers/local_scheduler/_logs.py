@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from torchx.schedulers._core.logs import joined
+from torchx.schedulers._core.unfinished import Shown, wanted
 from torchx.schedulers.api import (
     LogChunk,
     LogKey,
@@ -79,6 +80,12 @@ class Source:
                 return
             self._reader.close()
             self._reader = self._open_attempt(following)
+
+    def begun(self, shown: Shown) -> Iterator[LogChunk]:
+        """What is new of a line that has not ended."""
+        text = shown.more(self._reader.unfinished())
+        if text:
+            yield self._reader.key, time.time_ns(), text
 
     def latest_ns(self) -> int:
         """When the last batch was written of the attempt that is being read."""
@@ -174,6 +181,7 @@ def _follow(
     sources: "list[Source]", query: LogQuery, make_waker: Callable[[], Waker]
 ) -> Iterator[LogChunk]:
     waker = make_waker()
+    shown = Shown()
     try:
         while True:
             live = waker.live
@@ -183,13 +191,17 @@ def _follow(
             limit_ns = _latest_ns(sources) if several else _FOREVER_NS
             now_ns = time.time_ns()
             moved = False
-            for chunk in _pass(sources, limit_ns):
+            for key, written_ns, data in _pass(sources, limit_ns):
                 moved = True
-                yield chunk
+                rest = shown.rest(data)
+                if rest:
+                    yield key, written_ns, rest
             if moved or (several and _latest_ns(sources) > limit_ns):
                 continue  # reading took time in which more may have come
             if query.until_ns is not None and now_ns >= query.until_ns:
                 return
+            if not several and wanted():
+                yield from sources[0].begun(shown)
             if not live or all(source.complete for source in sources):
                 return
             left_s = None if query.until_ns is None else (query.until_ns - now_ns) / 1e9

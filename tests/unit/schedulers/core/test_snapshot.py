@@ -85,6 +85,14 @@ def test_the_first_failure_is_by_time_and_causes_stand_before_consequences() -> 
     assert [r.replica for r in snapshot.failures] == [2, 1, 3, 0]
 
 
+def test_of_failures_at_one_time_the_one_with_an_error_stands_first() -> None:
+    raised = "ValueError: loss is NaN"
+    for ended_ns in (None, 7):
+        apart = failed(3, 8 if ended_ns else None)
+        snapshot = AppSnapshot("a", (failed(1, ended_ns), failed(2, ended_ns, raised), apart))
+        assert [r.replica for r in snapshot.failures] == [2, 1, 3]
+
+
 def test_an_app_that_is_ending_names_its_first_failure() -> None:
     states = (*replicas(R), failed(1, 5))
     ending = AppSnapshot("a", states, ends_on_failure=True)

@@ -178,6 +178,15 @@ def test_a_job_survives_as_many_failures_as_the_role_allows(more, opts, limits):
     assert {name: spec[name] for name in found if name in spec} == limits
 
 
+@pytest.mark.parametrize(
+    ("cpu", "limit"),
+    [(0.57, "570m"), (0.29, "290m"), (0.0001, "1m"), (1.0004, "1001m"), (2, "2000m")],
+)
+def test_cpus_are_rounded_up_to_what_the_cluster_counts(cpu, limit):
+    job = build(role(resource=Resource(cpu=cpu, gpu=0, memMB=1)), reserved_millicpu=0)
+    assert container(job)["resources"]["limits"]["cpu"] == limit
+
+
 def test_what_is_reserved_is_not_asked_for():
     resource = Resource(cpu=1, gpu=0, memMB=500)
     found = container(build(role(resource=resource)))["resources"]

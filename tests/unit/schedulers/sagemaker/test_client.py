@@ -12,7 +12,7 @@ import pytest
 import torchx.schedulers.aws_sagemaker_scheduler as package
 from torchx.errors import BackendUnavailable, InvalidInput, JobStartError
 from torchx.schedulers.aws_sagemaker_scheduler import create_scheduler
-from torchx.specs import AppDef, AppState, Resource, Role, Workspace, is_terminal
+from torchx.specs import AppDef, AppState, Resource, Role, Workspace, is_terminal, macros
 
 ARN = "arn:aws:iam::123456789012:role/service-role/Trainer"
 CREATE = "sagemaker:CreateTrainingJob"
@@ -250,6 +250,17 @@ def test_the_exit_code_of_a_single_instance_is_told(aws, scheduler):
     assert "replica w/0 killed by SIGKILL" in found.msg
     (failed,) = scheduler.failed_replicas(app_id)
     assert (failed.exit_code, failed.last_lines) == (-9, ["last words"])
+
+
+def test_of_several_instances_the_one_that_printed_an_exception_is_named(aws, scheduler):
+    code = "import sys; sys.argv[1] == '1' and 1/0; import time; time.sleep(100)"
+    args = ["-c", code, macros.replica_id]
+    app_id = scheduler.submit(app(*args, entrypoint="python3", num_replicas=3), cfg())
+    end(scheduler, app_id)
+    found = scheduler.describe(app_id)
+    assert "replica w/1 failed, or another one did" in found.msg
+    message = json.loads(found.structured_error_msg)["message"]
+    assert message["message"] == "ZeroDivisionError: division by zero"
 
 
 def test_a_job_that_ran_too_long_has_failed(aws, scheduler):

@@ -22,7 +22,8 @@ from torchx.schedulers.aws_sagemaker_scheduler._command import (
 )
 from torchx.schedulers.aws_sagemaker_scheduler._instances import instance_types
 from torchx.schedulers.aws_sagemaker_scheduler._names import build_tags, is_job_name, job_name
-from torchx.schedulers.aws_sagemaker_scheduler._request import build_request, fill_in
+from torchx.schedulers.aws_sagemaker_scheduler._placeholders import fill_in
+from torchx.schedulers.aws_sagemaker_scheduler._request import build_request
 from torchx.specs import AppDef, BindMount, Resource, Role, macros
 from torchx.specs.named_resources_aws import NAMED_RESOURCES
 from torchx.version import __version__

@@ -12,7 +12,7 @@ from torchx.schedulers._kube.client import KubeClient, Listed
 from torchx.schedulers._kube.log_sources import LogSource, started_sources
 from torchx.schedulers._kube.logs import LogPlan, LogReader, PodLines, View
 from torchx.schedulers.api import LogChunk, LogKey, LogQuery, ReplicaKey
-from torchx.specs.api import is_terminal
+from torchx.specs.api import AppState, is_terminal
 
 from .app import App, parse_app
 from .look import select
@@ -20,6 +20,10 @@ from .snapshots import Reader, attempt_of, build_snapshot, replica_of
 
 _FIRST_LINES_S = 0.5
 """How soon after a log was begun its first lines have arrived, if there are any."""
+
+_NAMED = 5
+"""Replicas that a message names, of many that it is about."""
+_NONE = AppState.UNKNOWN
 
 logger = get_logger(__name__)
 
@@ -51,6 +55,10 @@ def read_logs(
                 yield from batched(lines)
         else:
             yield from batched(_all_now(reader))
+    if missing := plan.without_pods():
+        more = f" and {len(missing) - _NAMED} others" if len(missing) > _NAMED else ""
+        names = ", ".join(f"`{role}/{k}`" for role, k in missing[:_NAMED])
+        logger.warning("no logs of %s%s: the pods are deleted, or never ran", names, more)
 
 
 def _one_by_one(chunks: Iterator[LogChunk]) -> Iterator[LogChunk]:
@@ -84,6 +92,7 @@ class Plan:
         self._reader = reader
         self._replicas = {*replicas}
         self._attempt = attempt
+        self._ended: set[ReplicaKey] = set()
         self.begun_s: dict[LogSource, float] = {}
         """When the log was there first."""
 
@@ -96,8 +105,13 @@ class Plan:
         now = time.monotonic()
         for source in self._sources(app):
             self.begun_s.setdefault(source, now)
-        ended = all(is_terminal(states[key]) for key in self._replicas if key in states)
-        return LogPlan([*self.begun_s], ended)
+        self._ended = {key for key in self._replicas if is_terminal(states.get(key, _NONE))}
+        return LogPlan([*self.begun_s], ended=self._replicas & states.keys() <= self._ended)
+
+    def without_pods(self) -> list[ReplicaKey]:
+        """The replicas that have ended and of which there was no log."""
+        there = {source.tag.key[:2] for source in self.begun_s if isinstance(source.tag, Tag)}
+        return sorted(self._ended - there)
 
     def _sources(self, app: App) -> Iterator[LogSource]:
         for role in app.roles:

@@ -1,5 +1,6 @@
 """Builds parts of pods from roles: resources, mounts, variables, placement. Pure."""
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -91,17 +92,23 @@ def build_resources(role: Role, opts: PodOptions) -> dict[str, dict[str, str]]:
     limits: dict[str, str] = {}
     requests: dict[str, str] = {}
     if resource.cpu > 0:
-        millicpu = int(resource.cpu * 1000)
+        millicpu = _rounded_up(resource.cpu * 1000)
         limits["cpu"] = f"{millicpu}m"
         requests["cpu"] = f"{max(millicpu - opts.reserved_millicpu, 0)}m"
     if resource.memMB > 0:
-        limits["memory"] = f"{int(resource.memMB)}M"
-        requests["memory"] = f"{max(int(resource.memMB) - opts.reserved_memmb, 0)}M"
+        megabytes = _rounded_up(resource.memMB)
+        limits["memory"] = f"{megabytes}M"
+        requests["memory"] = f"{max(megabytes - opts.reserved_memmb, 0)}M"
     if resource.gpu > 0:
         limits[opts.gpu_resource] = requests[opts.gpu_resource] = str(resource.gpu)
     for name, count in _devices(resource.devices, opts.efa_device_count).items():
         limits[name] = str(count)
     return {"limits": limits, "requests": requests}
+
+
+def _rounded_up(amount: float) -> int:
+    """As the cluster rounds what is finer than it counts; errors of binary fractions are none."""
+    return math.ceil(round(amount, 6))
 
 
 def _devices(devices: Mapping[str, int], efa: int | None) -> dict[str, int]:

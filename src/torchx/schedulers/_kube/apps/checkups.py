@@ -1,31 +1,35 @@
-"""What jobs on Kubernetes need: a kubeconfig, a server that answers, rights, queues, Docker."""
+"""What jobs on Kubernetes need: a kubeconfig, a server that answers, rights."""
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from torchx.errors import BackendUnavailable, NotInstalled, TorchXError
 from torchx.schedulers._core.checkups import Checkup, Finding, broken, neutral, ok, warning
-
-from .calls import JOBS, LOCAL_QUEUES, PODS, SERVICES, Kind, Selection
-from .client import KubeClient
-from .connect import connect
-from .errors import ConfigError, NoCluster
-from .retry import Patience
+from torchx.schedulers._kube.calls import Kind
+from torchx.schedulers._kube.client import KubeClient
+from torchx.schedulers._kube.connect import connect
+from torchx.schedulers._kube.errors import ConfigError, NoCluster
+from torchx.schedulers._kube.retry import Patience
 
 _PATIENCE = Patience(timeout_s=6.0, pauses_s=(), total_s=0.0)
 _REVIEWS = Kind("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview")
-_VERBS = ("create", "patch", "delete")
-_RIGHTS = ((SERVICES, "create", ""), (PODS, "list", ""), (PODS, "get", "log"))
+
+Right = tuple[Kind, str, str]
+"""Kind of objects, verb and subresource."""
+Check = Callable[[KubeClient, str], Finding]
+"""Looks at a namespace."""
+
 _OLDEST = (1, 29)
 _LOGIN = "Log in to the cluster, or choose a context: kubectl config get-contexts"
 
 
-def checkups(kinds: Sequence[Kind] = (JOBS,)) -> list[Checkup]:
+def checkups_of(rights: Sequence[Right], more: Mapping[str, Check]) -> list[Checkup]:
     """All checks; one alone where no cluster is set up.
 
     Args:
-        kinds: of objects that run apps; one of them must be allowed.
+        rights: what a user must be allowed to do.
+        more: further checks of a scheduler, by their names.
     """
     try:
         client, config = connect(patience=_PATIENCE)
@@ -35,12 +39,22 @@ def checkups(kinds: Sequence[Kind] = (JOBS,)) -> list[Checkup]:
     except ConfigError as err:
         wrong = broken(str(err), _LOGIN)
         return [Checkup("cluster", lambda: wrong)]
+    client.transport.close()
     namespace = config.namespace or "default"
-    return [
-        Checkup("server", lambda: _server(client, config.cluster.server)),
-        Checkup("rights", lambda: _rights(client, namespace, kinds)),
-        Checkup("queues", lambda: _queues(client, namespace)),
-    ]
+    checks: dict[str, Check] = {
+        "server": lambda client, _: _server(client, config.cluster.server),
+        "rights": lambda client, namespace: _rights(client, namespace, rights),
+        **more,
+    }
+    return [Checkup(name, functools.partial(_run, checks[name], namespace)) for name in checks]
+
+
+def _run(check: Check, namespace: str) -> Finding:
+    client, _ = connect(patience=_PATIENCE)
+    try:
+        return check(client, namespace)
+    finally:
+        client.transport.close()
 
 
 def _server(client: KubeClient, address: str) -> Finding:
@@ -54,18 +68,13 @@ def _server(client: KubeClient, address: str) -> Finding:
     return ok(text)
 
 
-def _rights(client: KubeClient, namespace: str, kinds: Sequence[Kind]) -> Finding:
-    def denied_of(rights: Iterable[tuple[Kind, str, str]]) -> list[str]:
-        return [
+def _rights(client: KubeClient, namespace: str, rights: Sequence[Right]) -> Finding:
+    try:
+        denied = [
             f"{verb} {kind.plural}{'/' + sub if sub else ''}"
             for kind, verb, sub in rights
             if not _allowed(client, _review(namespace, kind, verb, sub))
         ]
-
-    try:
-        # any of the versions of a kind will do
-        of_kinds = (denied_of((kind, verb, "") for verb in _VERBS) for kind in kinds)
-        denied = [*min(of_kinds, key=len), *denied_of(_RIGHTS)]
     except TorchXError as err:
         return warning(f"rights cannot be checked: {err}")
     if denied:
@@ -89,14 +98,3 @@ def _review(namespace: str, kind: Kind, verb: str, subresource: str) -> dict[str
 def _allowed(client: KubeClient, review: Mapping[str, Any]) -> bool:
     found = client.create(_REVIEWS, "", dict(review), strict=False)
     return bool((found.get("status") or {}).get("allowed"))
-
-
-def _queues(client: KubeClient, namespace: str) -> Finding:
-    find = functools.partial(client.list_objects, Selection(LOCAL_QUEUES, namespace))
-    try:
-        names = [item["metadata"]["name"] for item in find().items]
-    except TorchXError:  # no Kueue, or no right to look at it
-        names = []
-    if names:
-        return ok(f"queues of Kueue: {', '.join(names)}", queue=names[0])
-    return neutral("no queue of Kueue in this namespace; jobs start without one")

@@ -1,0 +1,32 @@
+"""What jobs of ``kubernetes_mcad`` need: a cluster that serves AppWrappers."""
+
+from torchx.schedulers._core.checkups import Checkup, Finding, broken, ok
+from torchx.schedulers._kube.apps.checkups import checkups_of
+from torchx.schedulers._kube.calls import PODS, Selection
+from torchx.schedulers._kube.client import KubeClient
+from torchx.schedulers._kube.errors import MissingKind
+
+from ._client import KINDS
+
+_PODS = ((PODS, "list", ""), (PODS, "get", "log"))
+_INSTALL = "Install the AppWrapper controller: https://project-codeflare.github.io/appwrapper"
+
+
+def checkups() -> list[Checkup]:
+    """All checks; one alone where no cluster is set up."""
+    return checkups_of(_PODS, {"appwrappers": _generation})
+
+
+def _generation(client: KubeClient, namespace: str) -> Finding:
+    served = [version for version in KINDS if _serves(client, namespace, version)]
+    if not served:
+        return broken("the cluster serves no AppWrappers", _INSTALL)
+    return ok(f"AppWrappers of {', '.join(served)}", appwrapper_version=served[-1])
+
+
+def _serves(client: KubeClient, namespace: str, version: str) -> bool:
+    try:
+        client.list_objects(Selection(KINDS[version], namespace))
+    except MissingKind:  # other kinds of the group may have this version
+        return False
+    return True

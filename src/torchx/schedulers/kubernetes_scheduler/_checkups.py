@@ -1,0 +1,48 @@
+"""What jobs of ``kubernetes`` need beside a cluster: what can run them, and queues."""
+
+from torchx.errors import TorchXError
+from torchx.schedulers._core.checkups import Checkup, Finding, neutral, ok
+from torchx.schedulers._kube.apps.checkups import checkups_of
+from torchx.schedulers._kube.calls import JOBS, LOCAL_QUEUES, PODS, SERVICES, Selection
+from torchx.schedulers._kube.client import KubeClient
+
+from ._kinds import GROUPS, has_kueue
+
+_RIGHTS = (
+    (JOBS, "create", ""),
+    (JOBS, "patch", ""),
+    (JOBS, "delete", ""),
+    (SERVICES, "create", ""),
+    (PODS, "list", ""),
+    (PODS, "get", "log"),
+)
+
+
+def checkups() -> list[Checkup]:
+    """All checks; one alone where no cluster is set up."""
+    return checkups_of(_RIGHTS, {"kinds": _kinds, "queues": _queues})
+
+
+def _kinds(client: KubeClient, namespace: str) -> Finding:
+    groups = client.groups()
+    return ok(
+        f"`job_api` can be: {', '.join(api for api, group in GROUPS.items() if group in groups)}"
+    )
+
+
+def _queues(client: KubeClient, namespace: str) -> Finding:
+    groups = client.groups()
+    volcano = GROUPS["volcano"] in groups
+    names: list[str] = []
+    if has_kueue(groups):
+        try:
+            found = client.list_objects(Selection(LOCAL_QUEUES, namespace)).items
+            names = [item["metadata"]["name"] for item in found]
+        except TorchXError:  # there may be no right to look at them
+            names = []
+    if names:
+        options = {"queue": names[0], **({"job_api": "job"} if volcano else {})}
+        return ok(f"queues of Kueue: {', '.join(names)}", **options)
+    if volcano:
+        return ok("Volcano has queues, one is `default`", queue="default", job_api="volcano")
+    return neutral("no queue of Kueue in this namespace; jobs start without one")

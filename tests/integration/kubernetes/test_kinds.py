@@ -1,0 +1,239 @@
+"""Which objects run an app, by the options and by what the cluster has; on fake clusters."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.fake_kube.server import FakeKube
+from torchx.errors import InvalidInput, UnsupportedRequest
+from torchx.runner import get_runner
+from torchx.schedulers._kube.calls import LOCAL_QUEUES, PODS, WORKLOADS, Kind, Selection
+from torchx.schedulers._kube.client import KubeClient
+from torchx.schedulers._kube.connect import connect
+from torchx.schedulers.kubernetes_scheduler import KubernetesScheduler, create_scheduler
+from torchx.schedulers.kubernetes_scheduler._kinds import KINDS
+from torchx.specs import AppDef, AppState, Role
+
+from .conftest import NS, OPTS, ended, until
+
+HOLD = "fake-kube/hold"
+APIS = [*KINDS]
+
+
+@pytest.fixture(scope="module")
+def start() -> Iterator[Callable[[str], FakeKube]]:
+    """Starts a fake cluster with some operators, once each."""
+    started: dict[str, FakeKube] = {}
+    with ExitStack() as stack:
+
+        def one(operators: str) -> FakeKube:
+            if operators not in started:
+                started[operators] = stack.enter_context(FakeKube("--operators", operators))
+            return started[operators]
+
+        yield one
+
+
+@pytest.fixture
+def use(
+    start: Callable[[str], FakeKube], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str], FakeKube]:
+    """Makes a cluster with some operators that of the user."""
+
+    def one(operators: str) -> FakeKube:
+        cluster = start(operators)
+        cluster.reset()
+        monkeypatch.setenv("KUBECONFIG", cluster.kubeconfig(tmp_path / "kubeconfig"))
+        return cluster
+
+    return one
+
+
+@pytest.fixture
+def scheduler() -> Iterator[KubernetesScheduler]:
+    made = create_scheduler("test")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def kube(use: Callable[[str], FakeKube]) -> Iterator[KubeClient]:
+    """Of a cluster with everything."""
+    use("jobset,volcano,kueue")
+    client, _ = connect()
+    yield client
+    client.transport.close()
+
+
+def an_app(script: str = "true", replicas: int = 1) -> AppDef:
+    role = Role("r", "any", entrypoint="sh", args=["-c", script], num_replicas=replicas)
+    return AppDef("app", [role])
+
+
+# -- the choice ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("operators", "api"),
+    [("volcano,kueue", "volcano"), ("jobset,kueue", "job"), ("jobset", "job")],
+)
+def test_a_queue_chooses_what_has_queues(use, scheduler, caplog, operators, api):
+    use(operators)
+    job = scheduler.submit_dryrun(an_app(), {**OPTS, "queue": "q"}).request
+    labels = job.resource["metadata"]["labels"]
+    assert job.api == api
+    assert labels.get("kueue.x-k8s.io/queue-name") == ("q" if operators == "jobset,kueue" else None)
+    assert ("`queue` is left out" in caplog.text) is (operators == "jobset")
+
+
+def test_what_a_cluster_has_is_asked_once(use, scheduler):
+    cluster = use("volcano")
+    cluster.requests(forget=True)
+    for _ in range(2):
+        scheduler.submit_dryrun(an_app(), {**OPTS, "queue": "q"})
+        scheduler.list()
+    asked = [request["target"] for request in cluster.requests()]
+    assert asked.count("/apis") == 1
+
+
+@pytest.mark.parametrize("given", ["none", "away"])
+def test_without_a_cluster_a_queue_means_volcano(scheduler, tmp_path, monkeypatch, given):
+    path = tmp_path / "kubeconfig"
+    if given == "away":
+        with FakeKube() as cluster:
+            cluster.kubeconfig(path)
+    monkeypatch.setenv("KUBECONFIG", str(path))
+    job = scheduler.submit_dryrun(an_app(), {"queue": "q", "validate_spec": False}).request
+    assert (job.api, job.resource["spec"]["queue"]) == ("volcano", "q")
+
+
+@pytest.mark.parametrize("api", ["jobset", "volcano"])
+@pytest.mark.parametrize("validated", [True, False])
+def test_a_kind_that_the_cluster_does_not_have_is_refused_in_one_line(
+    use, scheduler, api, validated
+):
+    use("")
+    words = rf"`job_api={api}`, it can run: `job_api=job`"
+    with pytest.raises(UnsupportedRequest, match=words) as found:
+        scheduler.submit(an_app(), {"job_api": api, "validate_spec": validated})
+    assert "\n" not in str(found.value)
+    assert scheduler.list() == []
+
+
+def test_an_app_that_is_too_large_for_one_object_is_refused(kube, scheduler):
+    app = an_app("true", 5000)
+    info = scheduler.submit_dryrun(app, {**OPTS, "job_api": "volcano"})
+    with pytest.raises(InvalidInput, match=r"5000 replicas.*`job_api=job`"):
+        scheduler.schedule(info)
+
+
+# -- finding it again ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_another_process_finds_out_what_an_app_is_made_of(kube, scheduler, api):
+    app_id = scheduler.submit(an_app("echo hello; sleep 60", 2), {**OPTS, "job_api": api})
+    other = create_scheduler("other")
+    until(lambda: other.describe(app_id).state is AppState.RUNNING)
+    assert {row.app_id: row.state for row in other.list()} == {app_id: AppState.RUNNING}
+    until(lambda: [*other.log_iter(app_id, "r", 1)] == ["hello\n"])
+    native = other.describe_native(app_id)
+    assert native.request.resource["kind"] == KINDS[api].kind.name
+    other.cancel(app_id)
+    assert ended(other, app_id).state is AppState.CANCELLED
+    third = create_scheduler("third")  # its pods are gone
+    assert third.describe(app_id).state is AppState.CANCELLED
+    third.delete(app_id)
+    assert third.list() == []
+    for made in (other, third):
+        made.close()
+
+
+@pytest.mark.parametrize(("api", "watched"), [("job", True), ("jobset", False), ("volcano", False)])
+def test_who_ends_the_rest_is_known(kube, scheduler, api, watched):
+    app_id = scheduler.submit(an_app("sleep 60", 2), {**OPTS, "job_api": api})
+    until(lambda: scheduler.describe(app_id).state is AppState.RUNNING)
+    assert scheduler.needs_watcher(app_id) is watched
+
+
+# -- Kueue ---------------------------------------------------------------------------------------
+
+
+def make_queue(kube: KubeClient, name: str, held: str = "") -> None:
+    metadata = {"name": name, "annotations": {HOLD: held} if held else {}}
+    body = {"apiVersion": LOCAL_QUEUES.api_version, "kind": "LocalQueue", "metadata": metadata}
+    kube.create(LOCAL_QUEUES, NS, {**body, "spec": {"clusterQueue": "c"}})
+
+
+def listed(kube: KubeClient, kind: Kind) -> list[dict[str, object]]:
+    return kube.list_objects(Selection(kind, NS)).items
+
+
+@pytest.mark.parametrize("api", ["job", "jobset"])
+def test_an_app_in_a_queue_runs_when_it_is_admitted(kube, scheduler, api):
+    make_queue(kube, "q")
+    app_id = scheduler.submit(an_app("true", 2), {**OPTS, "job_api": api, "queue": "q"})
+    assert ended(scheduler, app_id).state is AppState.SUCCEEDED
+    assert len(listed(kube, WORKLOADS)) == 1
+
+
+@pytest.mark.parametrize("api", ["job", "jobset"])
+def test_an_app_that_waits_in_a_queue_says_why_and_can_be_cancelled(kube, scheduler, api):
+    make_queue(kube, "q", "insufficient quota for cpu")
+    app_id = scheduler.submit(an_app("true", 2), {**OPTS, "job_api": api, "queue": "q"})
+    until(lambda: "insufficient quota for cpu" in scheduler.describe(app_id).msg)
+    assert scheduler.describe(app_id).state is AppState.PENDING
+    scheduler.cancel(app_id)
+    assert ended(scheduler, app_id).state is AppState.CANCELLED
+    (workload,) = listed(kube, WORKLOADS)
+    assert workload["spec"]["active"] is False
+    kube.patch(LOCAL_QUEUES, NS, "q", {"metadata": {"annotations": {HOLD: None}}})
+    assert scheduler.describe(app_id).state is AppState.CANCELLED
+    assert listed(kube, PODS) == []
+
+
+@pytest.mark.parametrize("api", ["job", "jobset"])
+def test_an_app_that_was_admitted_stays_cancelled(kube, scheduler, api):
+    make_queue(kube, "q")
+    app_id = scheduler.submit(an_app("sleep 60", 2), {**OPTS, "job_api": api, "queue": "q"})
+    until(lambda: scheduler.describe(app_id).state is AppState.RUNNING)
+    scheduler.cancel(app_id)
+    assert ended(scheduler, app_id).state is AppState.CANCELLED
+    assert all("deletionTimestamp" in pod["metadata"] for pod in listed(kube, PODS))
+
+
+# -- what `torchx doctor` says -------------------------------------------------------------------
+
+
+def findings(name: str) -> dict[str, tuple[str, dict[str, str]]]:
+    """Text and options of each check."""
+    with get_runner() as runner:
+        checks = {check.name: check.check() for check in runner.checkups(name)}
+    return {name: (found.text, dict(found.options)) for name, found in checks.items()}
+
+
+def test_the_checkup_says_what_the_cluster_has(use, kube):
+    found = findings("kubernetes")
+    assert found["kinds"][0] == "`job_api` can be: job, jobset, volcano"
+    assert found["queues"][1] == {"queue": "default", "job_api": "volcano"}
+    make_queue(kube, "q")
+    assert findings("kubernetes")["queues"][1] == {"queue": "q", "job_api": "job"}
+    use("")
+    found = findings("kubernetes")
+    assert found["kinds"][0] == "`job_api` can be: job"
+    assert found["queues"][1] == {}
+
+
+@pytest.mark.parametrize(
+    ("operators", "options"),
+    [
+        ("mcad", {"appwrapper_version": "v1beta1"}),
+        ("appwrapper", {"appwrapper_version": "v1beta2"}),
+        ("", {}),
+    ],
+)
+def test_the_checkup_says_which_app_wrappers_the_cluster_has(use, operators, options):
+    use(operators)
+    assert findings("kubernetes_mcad")["appwrappers"][1] == options
