@@ -53,12 +53,19 @@ class CalmHandler(logging.StreamHandler):  # type: ignore[type-arg]  # generic f
             message = f"{message}\n{trace}"
         for level, sign, color in _SIGNS:
             if record.levelno >= level:
-                return f"{self._look.paint(self._look.sign(sign), color)} {message}"
+                return self._wrapped(f"{self._look.paint(self._look.sign(sign), color)} {message}")
         state = getattr(record, "app_state", None)
         if state is not None:
             text = getattr(record, "app_text", message)
-            return "\n".join(self._look.wrap(f"{self._look.mark(state)} {text}", "  "))
-        return self._look.dim(message)
+            return self._wrapped(f"{self._look.mark(state)} {text}")
+        return self._look.dim(self._wrapped(message))
+
+    def _wrapped(self, text: str) -> str:
+        """Lines that break between words; those that are indented are left as they are."""
+        lines: list[str] = []
+        for line in text.split("\n"):
+            lines += [line] if line.startswith(" ") else self._look.wrap(line, "  ")
+        return "\n".join(lines)
 
 
 def _worth_a_line(record: logging.LogRecord) -> bool:
