@@ -3,7 +3,6 @@
 import contextlib
 import fcntl
 import functools
-import importlib.util
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,13 +18,13 @@ MISSING_IMAGE = f"the image is missing, make it with: {SCRIPT} image"
 @functools.cache
 def why_not() -> str:
     """Why tests cannot use Docker; empty if they can."""
-    if importlib.util.find_spec("docker") is None:
-        return "the Python package is missing, install it with: pip install 'torchx[docker]'"
     from torchx._docker import connect
-    from torchx.errors import BackendUnavailable
+    from torchx.errors import BackendUnavailable, DockerNotInstalled
 
     try:
         client = connect()
+    except DockerNotInstalled as err:
+        return str(err)
     except BackendUnavailable as err:
         return f"{err} ({SCRIPT} up)"
     try:

@@ -12,8 +12,16 @@ def _get_torchx_image(version: str) -> str:
 
 
 def _find_image() -> str:
-    """The image that the entry point ``torchx.version`` / ``get_torchx_image`` names, or ours."""
+    """The image that ``$TORCHX_IMAGE`` names, or that of the entry point ``torchx.version`` /
+    ``get_torchx_image``, or ours, which ``docker/Dockerfile`` builds."""
+    import os
+
+    from torchx.settings import ENV_TORCHX_IMAGE
     from torchx.util.entrypoints import load
+
+    named = os.environ.get(ENV_TORCHX_IMAGE)
+    if named:
+        return named
 
     find = load("torchx.version", "get_torchx_image", default=_get_torchx_image)
     return str(find(__version__))

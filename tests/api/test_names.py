@@ -67,6 +67,25 @@ torchx.schedulers.slurm_scheduler: SBATCH_JOB_OPTIONS SBATCH_GROUP_OPTIONS SLURM
 torchx.schedulers.slurm_scheduler.SlurmScheduler: _describe_squeue _describe_sacct _list_squeue
     _list_sacct
 torchx.util.colors: GREEN BLUE ORANGE GRAY ENDC
+torchx.schedulers: Scheduler
+torchx.specs.builders: BindMount VolumeMount DeviceMount
+torchx.schedulers.docker_scheduler: DockerOpts
+torchx.test.fixtures: DistributedTestCase
+torchx.schedulers.ids: get_len_random_id
+torchx.cli.main: CmdBuiltins CmdCancel CmdConfigure CmdDescribe CmdList CmdLog CmdRun CmdRunopts
+    CmdStatus CmdTracker
+torchx.cli.cmd_base: logger
+torchx.cli.cmd_builtins: logger
+torchx.cli.cmd_cancel: logger
+torchx.cli.cmd_configure: logger
+torchx.cli.cmd_describe: logger
+torchx.cli.cmd_list: logger
+torchx.cli.cmd_log: logger
+torchx.cli.cmd_run: logger
+torchx.cli.cmd_runopts: logger
+torchx.cli.cmd_status: logger
+torchx.cli.cmd_status.CmdStatus: print_status
+torchx.cli.cmd_tracker: logger
 torchx.schedulers.aws_sagemaker_scheduler: AWSSageMakerJob AWSSageMakerOpts AWSSageMakerScheduler
     JOB_STATE Opts create_scheduler make_unique
 torchx.schedulers.aws_sagemaker_scheduler.AWSSageMakerScheduler: _client _get_job _job_ui_url

@@ -14,7 +14,6 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import fields
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 
@@ -478,20 +477,11 @@ def test_the_label_that_others_link_to_is_there(label: str) -> None:
     assert f"\n({label})=\n#" in page(LABELS[label])
 
 
-def test_addresses_in_messages_are_those_of_pages() -> None:
-    base = "https://meta-pytorch.org/torchx/latest/"
-    found = [
-        url
-        for path in SOURCE.rglob("*.py")
-        for text in string_constants(path)
-        for url in re.findall(rf"{base}[^\s)\"'`]*", text)
-    ]
-    assert found
-    for url in found:
-        name = urlsplit(url.removeprefix(base)).path.removesuffix(".html")
-        assert (DOCS / f"{name}.md").is_file(), url
-        anchor = urlsplit(url).fragment
-        assert not anchor or f"({anchor})=" in page(name), url
+def test_messages_link_to_no_pages_of_another_project() -> None:
+    foreign = re.compile(r"https?://[\w.-]*(pytorch|torchx)[\w.-]*/")
+    texts = [(path, text) for path in SOURCE.rglob("*.py") for text in string_constants(path)]
+    assert len(texts) > 1000
+    assert [(path, text) for path, text in texts if foreign.search(text)] == []
 
 
 @pytest.mark.parametrize("path", PAGES, ids=page_id)

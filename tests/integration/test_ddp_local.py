@@ -71,3 +71,12 @@ def test_a_rank_that_raises_fails_the_job_with_its_traceback(
     callstack = error["extraInfo"]["py_callstack"]
     assert callstack.startswith("Traceback (most recent call last):")
     assert 'raise RuntimeError(f"rank {rank} was told to fail")' in callstack
+    assert error["extraInfo"]["rank"] == 1
+    at = text.split('raise RuntimeError(f"rank {rank}')[0].count("\n") + 1 - (not recorded)
+    told = f"rank 1: RuntimeError: rank 1 was told to fail ({script}:{at} in main)"
+    assert told in status["msg"]
+    # what is told stands before anything else that a command says of the failed job
+    ending = done.stderr[done.stderr.index(f"job `{handle}` FAILED") :]
+    assert told in ending.splitlines()[0]
+    for command in ("status", "describe"):
+        assert told in torchx(command, handle).stderr.splitlines()[0]

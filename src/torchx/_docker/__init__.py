@@ -5,7 +5,7 @@ Nothing of Docker's SDK is imported with this package; that happens when a conne
 
 from torchx._docker._calls import WORKERS, image_record, in_parallel, pull, with_retries
 from torchx._docker._connection import connect, probe_socket
-from torchx._docker._errors import docker_host, translate_errors, unavailable
+from torchx._docker._errors import docker_host, missing_image, translate_errors, unavailable
 from torchx._docker._transfers import show, silent
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "docker_host",
     "image_record",
     "in_parallel",
+    "missing_image",
     "probe_socket",
     "pull",
     "show",

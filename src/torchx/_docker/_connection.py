@@ -17,9 +17,9 @@ def connect() -> Any:
         BackendUnavailable: if no daemon answers there.
     """
     try:
-        import docker
+        import docker.errors  # a folder `docker` in the working directory is no such package
     except ModuleNotFoundError as err:
-        if err.name != "docker":
+        if err.name not in ("docker", "docker.errors"):
             raise
         msg = "Docker's Python package is missing"
         raise DockerNotInstalled(msg, name="docker", extra="docker") from None

@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import torchx
 from torchx.errors import BackendUnavailable, DockerRefused, TorchXError
 
 
@@ -65,3 +66,15 @@ def _system_message(err: object, depth: int = 0) -> str:
         if inner is not err and (found := _system_message(inner, depth + 1)):
             return found
     return ""
+
+
+def missing_image(image: str, reason: object) -> str:
+    """What to do about an image that is not on this machine and cannot be pulled."""
+    told = f"the image `{image}` is not on this machine and cannot be pulled: {reason}"
+    if image != torchx.IMAGE:
+        return f"{told}; check its name, and `docker login` where its registry needs it"
+    return (
+        f"{told}; it is the default of components: give another one with `--image`, or for all with"
+        f" TORCHX_IMAGE, or build it in a checkout of TorchX: pip wheel -w wheels '.[fsspec]' pip"
+        f" && docker build -f docker/Dockerfile --target torchx -t {image} wheels"
+    )

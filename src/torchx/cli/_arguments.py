@@ -5,10 +5,22 @@ import argparse
 from torchx._words import did_you_mean
 from torchx.cli import _output
 from torchx.cli.argparse_util import ArgOnceAction
-from torchx.schedulers import get_default_scheduler_name, get_scheduler_factories
+from torchx.schedulers import (
+    SCHEDULER_ALIASES,
+    canonical_name,
+    get_default_scheduler_name,
+    get_scheduler_factories,
+)
 from torchx.specs import CfgVal, runopts
 
 DEFAULT_SCHEDULER = "local_cwd"
+
+
+class SchedulerNames(list[str]):
+    """The registered names, which are shown; other names of these schedulers are in it as well."""
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) or super().__contains__(SCHEDULER_ALIASES.get(str(name)))
 
 
 def add_scheduler(subparser: argparse.ArgumentParser, action: type[argparse.Action]) -> None:
@@ -20,7 +32,7 @@ def add_scheduler(subparser: argparse.ArgumentParser, action: type[argparse.Acti
         "--scheduler",
         type=str,
         action=action,
-        choices=names,
+        choices=SchedulerNames(names),
         default=default,
         metavar="NAME",
         help=f"one of {', '.join(names)} (default: %(default)s)",
@@ -61,15 +73,18 @@ def parse_cfg(scheduler: str, opts: runopts, text: str) -> dict[str, CfgVal]:
         )
 
 
-def check_scheduler(scheduler: str) -> None:
-    """Refuses a name that argparse did not check since it comes from a config file."""
-    names = list(get_scheduler_factories())
-    if scheduler in names:
-        return
-    origin = getattr(scheduler, "origin", "the configuration")
-    _output.fail(
-        f"unknown scheduler `{scheduler}` in {origin}; choose from {', '.join(names)}."
-        + did_you_mean(scheduler, names),
-        kind="UnknownSchedulerException",
-        code=2,
-    )
+def check_scheduler(scheduler: str) -> str:
+    """The name that the scheduler is registered by.
+
+    Refuses a name that argparse did not check since it comes from a config file.
+    """
+    names = SchedulerNames(get_scheduler_factories())
+    if scheduler not in names:
+        origin = getattr(scheduler, "origin", "the configuration")
+        _output.fail(
+            f"unknown scheduler `{scheduler}` in {origin}; choose from {', '.join(names)}."
+            + did_you_mean(scheduler, names),
+            kind="UnknownSchedulerException",
+            code=2,
+        )
+    return canonical_name(str(scheduler), [*names])

@@ -6,21 +6,17 @@ return an `AppDef`. Only the component whose arguments are completed is imported
 
 import argparse
 import os
-import re
 import shlex
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
+from torchx._component_names import components_in
 from torchx.cli import _help
 
 if TYPE_CHECKING:
     from torchx.cli.cmd_base import SubCommand
 
-_COMPONENT = re.compile(
-    r"^(?:async )?def ([A-Za-z]\w*)\((?:[^()]|\([^()]*\))*\)\s*->\s*[\"']?[\w.]*\bAppDef\b",
-    re.MULTILINE,
-)
 _BUILTINS = "torchx.components"
 _MOST_HANDLES = 100
 """More than anyone reads; a longer beginning of a handle finds the others."""
@@ -122,7 +118,7 @@ def _components(prefix: str, **_: object) -> Iterable[str]:
     """Names of components, or of files and the components in them."""
     path, colon, _name = prefix.partition(":")
     if colon:
-        return [f"{path}:{name}" for name in _in_file(os.path.expanduser(path))]
+        return [f"{path}:{name}" for name in components_in(os.path.expanduser(path))]
     if "/" in prefix or prefix.startswith("~"):
         return _component_files(prefix)
     return [*_registered(), *_component_files(prefix)]
@@ -138,33 +134,21 @@ def _component_files(prefix: str) -> Iterator[str]:
                     continue
                 if entry.is_dir():
                     yield f"{shown}{entry.name}/"
-                elif entry.name.endswith(".py") and _in_file(entry.path):
+                elif entry.name.endswith(".py") and components_in(entry.path):
                     yield f"{shown}{entry.name}:"
     except OSError:
         return
 
 
-def _in_file(path: str) -> list[str]:
-    """Names of the functions that return an `AppDef`."""
-    try:
-        with open(path, encoding="utf-8") as f:
-            text = f.read()
-    except (OSError, UnicodeError):
-        return []
-    return _COMPONENT.findall(text) if "AppDef" in text else []
-
-
 def _registered() -> Iterator[str]:
     from torchx.util.entrypoints import load_group
 
-    found = False
+    names = dict.fromkeys(_below(_BUILTINS))
     for key, loader in load_group("torchx.components").items():
         module = getattr(loader, "module", None)
         for name in _below(module) if module else ():
-            found = True
-            yield name if key.startswith("_") else f"{key}.{name}"
-    if not found:
-        yield from _below(_BUILTINS)
+            names[name if key.startswith("_") else f"{key}.{name}"] = None
+    yield from names
 
 
 def _below(package: str) -> Iterator[str]:
@@ -177,7 +161,7 @@ def _below(package: str) -> Iterator[str]:
         return
     if spec is None or spec.origin is None:
         return
-    yield from _in_file(spec.origin)
+    yield from components_in(spec.origin)
     for folder in spec.submodule_search_locations or ():
         yield from _in_folder(folder, "")
 
@@ -185,10 +169,10 @@ def _below(package: str) -> Iterator[str]:
 def _in_folder(folder: str, prefix: str) -> Iterator[str]:
     for entry in sorted(os.scandir(folder), key=lambda e: e.name):
         if entry.name.endswith(".py") and entry.name != "__init__.py":
-            for name in _in_file(entry.path):
+            for name in components_in(entry.path):
                 yield f"{prefix}{entry.name[:-3]}.{name}"
         elif entry.is_dir() and os.path.isfile(f"{entry.path}/__init__.py"):
-            for name in _in_file(f"{entry.path}/__init__.py"):
+            for name in components_in(f"{entry.path}/__init__.py"):
                 yield f"{prefix}{entry.name}.{name}"
             yield from _in_folder(entry.path, f"{prefix}{entry.name}.")
 

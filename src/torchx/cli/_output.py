@@ -256,7 +256,7 @@ def error_json(kind: str, message: str, hint: str | None = None) -> None:
 
     error = {"type": kind, "message": mask_message(message)}
     if hint:
-        error["hint"] = hint
+        error["hint"] = mask_message(hint)
     out_json({"error": error})
 
 
@@ -264,6 +264,7 @@ def fail(message: str, *, kind: str, hint: str | None = None, code: int = 1) -> 
     """Reports an error on stderr (and as JSON where asked for) and ends the command."""
     log().error("%s", f"{message}\n{hint}" if hint else message)
     error_json(kind, message, hint)
+    sys.exit(code)  # noqa: TID251 - clients replace `sys.exit` to see that a command has ended
     raise SystemExit(code)
 
 

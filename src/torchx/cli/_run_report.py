@@ -5,7 +5,7 @@ On a terminal in few calm lines; elsewhere in log records.
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from torchx.cli import _output
@@ -164,8 +164,8 @@ def _last_lines(found: "Explanation | None", replica: Any) -> list[str]:
 
 def failure_text(runner: Runner, handle: str, status: AppStatus) -> str:
     """Final state, and of each failed replica exit code, reason, last lines and log file."""
-    lines = [f"job `{handle}` {status.state}"]
     failed = getattr(runner, "failed_replicas", _none_known)(handle)
+    lines = [f"job `{handle}` {status.state}{_first_error(failed)}"]
     for replica in failed:
         attempt = f", attempt {replica.attempt}" if replica.attempt else ""
         lines.append(f"  {replica.role}/{replica.replica}{attempt}: {_ending(replica)}")
@@ -180,6 +180,12 @@ def failure_text(runner: Runner, handle: str, status: AppStatus) -> str:
     if found is not None:
         lines.append(f"  why: {found.line}")
     return "\n".join(lines).rstrip()
+
+
+def _first_error(failed: Sequence[Any]) -> str:  # of FailedReplica, or what a stand-in gives
+    """The exception that came first, to be put behind a sentence; empty if none is known."""
+    error = getattr(failed[0], "error", "") if failed else ""
+    return f": {failed[0].role}/{failed[0].replica}: {error}" if error else ""
 
 
 def _none_known(_handle: str) -> list[Any]:

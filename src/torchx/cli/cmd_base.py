@@ -4,9 +4,12 @@ import abc
 import argparse
 from typing import NoReturn
 
+from torchx._startup.lazy_logger import get_logger
 from torchx.cli import _output
 from torchx.runner import Runner, get_runner
-from torchx.specs import parse_app_handle
+from torchx.specs import NONE, AppState, AppStatus, parse_app_handle
+
+logger = get_logger(__name__)  # clients replace it
 
 __all__ = ["AppHandleSubCommand", "SubCommand", "get_runner", "parse_app_handle"]
 
@@ -61,9 +64,25 @@ class AppHandleSubCommand(SubCommand):
 
     def exit_missing_app(self, app_handle: str) -> NoReturn:
         """Ends the command: the scheduler does not know the app."""
-        scheduler, _, app_id = parse_app_handle(app_handle)
-        _output.fail(
-            f"app `{app_id}` does not exist on scheduler `{scheduler}`, or has been purged from it",
-            kind="UnknownAppException",
-            hint=f"`torchx list -s {scheduler}` shows the apps it knows",
-        )
+        exit_missing_app(app_handle)
+
+
+def exit_missing_app(app_handle: str) -> NoReturn:
+    """Ends the command: the scheduler does not know the app."""
+    scheduler, _, app_id = parse_app_handle(app_handle)
+    message, hint = missing_app(scheduler, app_id)
+    _output.fail(message, kind="UnknownAppException", hint=hint)
+
+
+def missing_app(scheduler: str, app_id: str) -> tuple[str, str]:
+    """What every command says of an app that the scheduler does not know, and a hint."""
+    return (
+        f"app `{app_id}` does not exist on scheduler `{scheduler}`, or has been purged from it",
+        f"`torchx list -s {scheduler}` shows the apps it knows",
+    )
+
+
+def report_failure(status: AppStatus) -> None:
+    """Says on stderr why the app failed: the exception that came first, where it is known."""
+    if status.state is AppState.FAILED and status.msg not in ("", NONE):
+        _output.log().error("%s", status.msg)

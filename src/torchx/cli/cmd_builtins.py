@@ -1,13 +1,16 @@
-"""``torchx builtins``: the components that come along."""
+"""``torchx builtins``: the built-in components, and those of packages."""
 
 import argparse
 import sys
 
+from torchx._startup.lazy_logger import get_logger
 from torchx.cli import _arguments, _output
 from torchx.cli._catalog_view import components_text
 from torchx.cli._look import is_terminal
 from torchx.cli.cmd_base import SubCommand
 from torchx.specs import finder
+
+logger = get_logger(__name__)  # clients replace it
 
 EPILOG = """\
 examples:
@@ -19,7 +22,7 @@ class CmdBuiltins(SubCommand):
     """Lists components, or prints the source of one."""
 
     def add_arguments(self, subparser: argparse.ArgumentParser) -> None:
-        subparser.description = "List the components that come along, or print the source of one."
+        subparser.description = "List the built-in components, or print the source of one."
         subparser.epilog = EPILOG
         subparser.add_argument(
             "--print",

@@ -4,13 +4,22 @@ import argparse
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from torchx._startup.lazy_logger import get_logger
 from torchx.cli import _arguments, _output, _selection
-from torchx.cli.cmd_base import SubCommand, get_runner, parse_app_handle
+from torchx.cli.cmd_base import (
+    SubCommand,
+    exit_missing_app,
+    get_runner,
+    missing_app,
+    parse_app_handle,
+)
 from torchx.runner import Runner
 from torchx.specs import AppState, is_terminal
 
 if TYPE_CHECKING:
     from torchx.runner._ending import Ended
+
+logger = get_logger(__name__)  # clients replace it
 
 EPILOG = """\
 Apps that are chosen by a pattern, a state, an age or `--all` are shown first; on a terminal you
@@ -24,7 +33,7 @@ examples:
 
 
 class CmdCancel(SubCommand):
-    """Cancels apps; one that is unknown or over is no error."""
+    """Cancels apps; one that is over is no error."""
 
     def add_arguments(self, subparser: argparse.ArgumentParser) -> None:
         subparser.description = "Cancel apps. One that has ended stays as it is."
@@ -48,14 +57,14 @@ class CmdCancel(SubCommand):
     def run_with_runner(self, args: argparse.Namespace, runner: Runner) -> None:
         """Cancels the one app that ``args.app_handle`` names."""
         handle = args.app_handle
-        before = state_of(runner, handle)
+        before, unknown = state_of(runner, handle)
         runner.cancel(handle)
+        if unknown:
+            exit_missing_app(handle)
         if args.wait:
             runner.wait(handle, wait_interval=1)
-        after = state_of(runner, handle)
-        if before is None:
-            _output.log().info("app `%s` was not found", handle)
-        elif is_terminal(before):
+        after, _ = state_of(runner, handle)
+        if before is not None and is_terminal(before):
             _output.log().info("app `%s` had ended before: %s", handle, before)
         elif after is not None and is_terminal(after):
             _output.log().info("app `%s` is %s", handle, after)
@@ -88,7 +97,8 @@ def report_rest(
         if one.error is not None:
             _output.log().error("`%s`: %s", one.app_handle, one.error)
         elif one.before is None:
-            _output.log().info("app `%s` was not found", one.app_handle)
+            scheduler, _, app_id = parse_app_handle(one.app_handle)
+            _output.log().error("%s", missing_app(scheduler, app_id)[0])
         elif not one.acted:
             _output.log().info("app `%s` %s: %s", one.app_handle, ended_before, one.before)
     if as_json:
@@ -102,18 +112,18 @@ def report_rest(
                 for one in ended
             ]
         )
-    if any(one.error is not None for one in ended):
+    if any(one.error is not None or one.before is None for one in ended):
         raise SystemExit(1)
 
 
-def state_of(runner: Runner, handle: str) -> AppState | None:
-    """The state of the app, to tell what happened; `None` when it is unknown or cannot be had."""
+def state_of(runner: Runner, handle: str) -> tuple[AppState | None, bool]:
+    """The state of the app as far as it can be had, and whether the scheduler knows no such app."""
     try:
         status = runner.status(handle)
     except Exception as err:  # noqa: BLE001  the report is extra, the command itself tells errors
         _output.log().debug("no status of `%s`: %s", handle, err)
-        return None
-    return None if status is None else status.state
+        return None, False
+    return (None, True) if status is None else (status.state, False)
 
 
 def outcome_json(handle: str, state: AppState | None) -> dict[str, object]:

@@ -1,9 +1,12 @@
-"""``torchx completion``: what makes a shell complete words of torchx."""
+"""``torchx completion``: a script with which a shell completes commands."""
 
 import argparse
 
+from torchx._startup.lazy_logger import get_logger
 from torchx.cli import _output
 from torchx.cli.cmd_base import SubCommand
+
+logger = get_logger(__name__)  # clients replace it
 
 SHELLS = ("bash", "zsh", "fish")
 

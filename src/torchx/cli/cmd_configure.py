@@ -6,11 +6,14 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from torchx._files import replace_file
+from torchx._startup.lazy_logger import get_logger
 from torchx._words import did_you_mean
 from torchx.cli import _arguments, _output
 from torchx.cli.cmd_base import SubCommand
 from torchx.runner import config
-from torchx.schedulers import get_scheduler_factories
+from torchx.schedulers import canonical_name, get_scheduler_factories
+
+logger = get_logger(__name__)  # clients replace it
 
 EPILOG = """\
 examples:
@@ -67,8 +70,8 @@ class CmdConfigure(SubCommand):
 
 def _scheduler_names(text: str) -> list[str] | None:
     """The schedulers named in the argument; `None` for all of them."""
-    names = [name.strip() for name in text.split(",") if name.strip()]
     valid = list(get_scheduler_factories())
+    names = [canonical_name(name.strip(), valid) for name in text.split(",") if name.strip()]
     for name in names:
         if name not in valid:
             _output.fail(

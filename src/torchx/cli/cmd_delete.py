@@ -2,10 +2,13 @@
 
 import argparse
 
+from torchx._startup.lazy_logger import get_logger
 from torchx.cli import _arguments, _output, _selection
-from torchx.cli.cmd_base import SubCommand, get_runner
+from torchx.cli.cmd_base import SubCommand, exit_missing_app, get_runner
 from torchx.cli.cmd_cancel import outcome_json, report_rest, state_of
 from torchx.runner import Runner
+
+logger = get_logger(__name__)  # clients replace it
 
 EPILOG = """\
 Apps that are chosen by a pattern, a state, an age or `--all` are shown first; on a terminal you
@@ -18,7 +21,7 @@ examples:
 
 
 class CmdDelete(SubCommand):
-    """Deletes apps; an unknown one is no error."""
+    """Deletes apps."""
 
     def add_arguments(self, subparser: argparse.ArgumentParser) -> None:
         subparser.description = (
@@ -45,12 +48,12 @@ class CmdDelete(SubCommand):
     def run_with_runner(self, args: argparse.Namespace, runner: Runner) -> None:
         """Deletes the one app that ``args.app_handle`` names."""
         handle = args.app_handle
-        before = state_of(runner, handle)
+        _, unknown = state_of(runner, handle)
         runner.delete(handle)
-        after = state_of(runner, handle)
-        if before is None:
-            _output.log().info("app `%s` was not found", handle)
-        elif after is None:
+        if unknown:
+            exit_missing_app(handle)
+        after, _ = state_of(runner, handle)
+        if after is None:
             _output.log().info("app `%s` is deleted", handle)
         else:
             _output.log().info("app `%s` is being deleted, it is %s", handle, after)

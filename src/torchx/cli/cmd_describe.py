@@ -4,11 +4,15 @@ import argparse
 import dataclasses
 import sys
 
+from torchx._startup.lazy_logger import get_logger
 from torchx.cli import _arguments, _output, _secrets
 from torchx.cli._describe_view import describe_text
 from torchx.cli._look import is_terminal
-from torchx.cli.cmd_base import AppHandleSubCommand
+from torchx.cli.cmd_base import AppHandleSubCommand, report_failure
 from torchx.runner import Runner
+from torchx.schedulers.api import one_look
+
+logger = get_logger(__name__)  # clients replace it
 
 EPILOG = """\
 examples:
@@ -29,9 +33,13 @@ class CmdDescribe(AppHandleSubCommand):
         _arguments.add_json(subparser)
 
     def run_with_runner(self, args: argparse.Namespace, runner: Runner) -> None:
-        app = runner.describe(args.app_handle)
-        if app is None:
-            self.exit_missing_app(args.app_handle)
+        with one_look():
+            app = runner.describe(args.app_handle)
+            if app is None:
+                self.exit_missing_app(args.app_handle)
+            status = None if args.json else runner.status(args.app_handle)
+        if status is not None:
+            report_failure(status)
         described = dataclasses.asdict(app)
         if not args.show_secrets:
             described = _secrets.mask_app(described)

@@ -66,9 +66,8 @@ class CmdDoctor(SubCommand):
         _arguments.add_json(subparser)
 
     def run(self, args: argparse.Namespace) -> None:
-        chosen = [name.strip() for name in args.schedulers.split(",") if name.strip()]
-        for name in chosen:
-            _arguments.check_scheduler(name)
+        given = [name.strip() for name in args.schedulers.split(",") if name.strip()]
+        chosen = [_arguments.check_scheduler(name) for name in given]
         with get_runner() as runner:
             names = chosen or runner.scheduler_backends()
             rows = [*_examined(runner, names)]

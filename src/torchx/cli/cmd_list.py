@@ -3,6 +3,7 @@
 import argparse
 import sys
 
+from torchx._startup.lazy_logger import get_logger
 from torchx.cli import _arguments, _output, _selection
 from torchx.cli._list_view import list_text
 from torchx.cli._log_query import parse_count
@@ -12,6 +13,8 @@ from torchx.cli.cmd_base import SubCommand
 from torchx.runner import Runner, config, get_runner
 from torchx.schedulers.api import ListAppResponse
 from torchx.specs import AppState, CfgVal
+
+logger = get_logger(__name__)  # clients replace it
 
 HANDLE_HEADER = "APP HANDLE"
 NAME_HEADER = "APP NAME"
@@ -63,8 +66,7 @@ class CmdList(SubCommand):
         _arguments.add_json(subparser)
 
     def run(self, args: argparse.Namespace) -> None:
-        _arguments.check_scheduler(args.scheduler)
-        scheduler = str(args.scheduler)
+        scheduler = _arguments.check_scheduler(args.scheduler)
         with get_runner() as runner:
             cfg: dict[str, CfgVal] = {}
             if args.scheduler_args:

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TextIO
 
+from torchx._startup.lazy_logger import get_logger
 from torchx._words import did_you_mean
 from torchx.cli import _arguments, _handles, _output
 from torchx.cli._explained import replicas_of
@@ -21,7 +22,7 @@ from torchx.cli._log_query import (
 )
 from torchx.cli._log_start import StartWait
 from torchx.cli._look import is_terminal
-from torchx.cli.cmd_base import SubCommand
+from torchx.cli.cmd_base import SubCommand, missing_app
 from torchx.errors import BackendUnavailable, LogsNotFound, UnresolvedApp, UnsupportedRequest
 from torchx.runner import Runner, get_runner
 from torchx.schedulers._core.unfinished import unfinished_lines
@@ -32,6 +33,8 @@ from torchx.util.colors import ENDC, GREEN
 
 if TYPE_CHECKING:
     import queue
+
+logger = get_logger(__name__)  # clients replace it
 
 __all__ = [
     "ENDC",
@@ -117,9 +120,8 @@ class CmdLog(SubCommand):
         with get_runner() as runner:
             found = _print_logs(LogPrinter(sys.stdout, args.json), runner, target, query)
         if not found:
-            _output.error_json(
-                "UnknownAppException", f"app `{target.app_id}` not found on `{target.scheduler}`"
-            )
+            message, hint = missing_app(target.scheduler, target.app_id)
+            _output.error_json("UnknownAppException", message, hint)
             raise SystemExit(1)
 
 
@@ -227,7 +229,8 @@ def _print_logs(printer: LogPrinter, runner: Runner, target: LogTarget, query: L
     else:
         opened = _open_when_started(runner, target, query)
         if opened is None:
-            _output.log().warning("app `%s` not found on `%s`", target.app_id, target.scheduler)
+            message, hint = missing_app(target.scheduler, target.app_id)
+            _output.log().error("%s\n%s", message, hint)
             return False
         replicas, blocks = opened
     printer.expect(replicas)

@@ -3,9 +3,12 @@
 import argparse
 from typing import Any
 
+from torchx._startup.lazy_logger import get_logger
 from torchx.cli import _arguments, _output
 from torchx.cli.cmd_base import SubCommand
 from torchx.util import entrypoints
+
+logger = get_logger(__name__)  # clients replace it
 
 EPILOG = """\
 examples:

@@ -6,6 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from torchx._startup import local_supervisor
+from torchx._startup.lazy_logger import get_logger
 from torchx.cli import _arguments, _output, _parser, _secrets
 from torchx.cli._component_line import component_errors, parse_component_apart
 from torchx.cli._run_args import (
@@ -23,6 +24,7 @@ from torchx.errors import (
     BackendUnavailable,
 )
 from torchx.runner import Runner, config, get_runner
+from torchx.schedulers import canonical_name
 from torchx.schedulers.api import one_look
 from torchx.specs import (
     TORCHX_CONTEXT_NAME,
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
     from threading import Thread
 
     from torchx.cli._run_report import RunReport
+
+logger = get_logger(__name__)  # clients replace it
 
 __all__ = [
     "LOCAL_SCHEDULER_WARNING_MSG",
@@ -229,7 +233,8 @@ class CmdRun(SubCommand):
             if args.stdin
             else self._args_from_flags(runner, args)
         )
-        if run_args.scheduler == "local":
+        run_args.scheduler = canonical_name(run_args.scheduler, runner.scheduler_backends())
+        if run_args.scheduler == "local":  # that of a plugin
             _output.log().warning(LOCAL_SCHEDULER_WARNING_MSG)
         config.apply(scheduler=run_args.scheduler, cfg=run_args.scheduler_cfg)
         if _detaches(runner, run_args.scheduler, args):
@@ -255,8 +260,7 @@ class CmdRun(SubCommand):
         return run_args
 
     def _args_from_flags(self, runner: Runner, args: argparse.Namespace) -> TorchXRunArgs:
-        _arguments.check_scheduler(args.scheduler)
-        args.scheduler = str(args.scheduler)
+        args.scheduler = _arguments.check_scheduler(args.scheduler)
         cfg: dict[str, CfgVal] = {}
         if args.scheduler_args:
             opts = runner.scheduler_run_opts(args.scheduler)

@@ -3,13 +3,17 @@
 import argparse
 import sys
 
+from torchx._startup.lazy_logger import get_logger
 from torchx._words import did_you_mean
 from torchx.cli import _arguments, _output
 from torchx.cli._catalog_view import options_text
 from torchx.cli._look import is_terminal
 from torchx.cli.cmd_base import SubCommand
 from torchx.runner import Runner, get_runner
+from torchx.schedulers import canonical_name
 from torchx.specs import get_type_name, runopts
+
+logger = get_logger(__name__)  # clients replace it
 
 EPILOG = """\
 examples:
@@ -36,8 +40,12 @@ class CmdRunopts(SubCommand):
         with get_runner() as runner:
             names = runner.scheduler_backends()
             if args.scheduler:
-                _check_known(args.scheduler, names)
-                names = [args.scheduler]
+                name = canonical_name(args.scheduler, names)
+                _check_known(name, names)
+                names = [name]
+                problem = _options(runner, name)
+                if isinstance(problem, Exception):  # of the one that was asked for
+                    raise problem
             if args.json:
                 _output.out_json({name: _options_json(runner, name) for name in names})
                 return

@@ -3,15 +3,18 @@
 import argparse
 import sys
 
+from torchx._startup.lazy_logger import get_logger
 from torchx._words import did_you_mean
 from torchx.cli import _arguments, _output
 from torchx.cli._explained import explained
 from torchx.cli._look import is_terminal
 from torchx.cli._status_view import status_text
-from torchx.cli.cmd_base import AppHandleSubCommand, parse_app_handle
+from torchx.cli.cmd_base import AppHandleSubCommand, parse_app_handle, report_failure
 from torchx.runner import Runner
 from torchx.schedulers.api import one_look
 from torchx.specs import AppState, AppStatus
+
+logger = get_logger(__name__)  # clients replace it
 
 EPILOG = """\
 examples:
@@ -64,11 +67,17 @@ class CmdStatus(AppHandleSubCommand):
             elif is_terminal(sys.stdout):
                 _output.out(status_text(runner, handle, status, roles))
             else:
+                self.print_status(status, roles)
                 found = explained(runner, handle, status.state)
-                why = f"Why: {found.line}" if found is not None else ""
-                _output.out(status.format(roles) + why)
+                if found is not None:
+                    _output.out(f"Why: {found.line}")
         if args.exit_status and status.state in (AppState.FAILED, AppState.CANCELLED):
             raise SystemExit(1)
+
+    def print_status(self, status: AppStatus, roles: list[str] | None = None) -> None:
+        """Writes the status to stdout; clients replace it or call it."""
+        report_failure(status)
+        _output.out(status.format(roles))
 
 
 def _status_json(status: AppStatus, roles: list[str] | None, handle: str) -> dict[str, object]:

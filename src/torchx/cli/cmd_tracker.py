@@ -3,12 +3,15 @@
 import argparse
 from collections.abc import Callable
 
+from torchx._startup.lazy_logger import get_logger
 from torchx.cli import _arguments, _output
 from torchx.cli._parser import CommandParser, Parser
 from torchx.cli.cmd_base import SubCommand
 from torchx.errors import InvalidInput
 from torchx.runner.api import get_configured_trackers, get_tracker_factories
 from torchx.tracker.api import TrackerBase, build_trackers
+
+logger = get_logger(__name__)  # clients replace it
 
 EPILOG = """\
 examples:

@@ -44,6 +44,16 @@ COMMANDS: dict[str, str] = {
 }
 
 
+def __getattr__(name: str) -> "Any":  # clients import the commands from here; each when it is read
+    for target in COMMANDS.values():
+        if target.endswith(f":{name}"):
+            from importlib import import_module
+
+            return getattr(import_module(target.partition(":")[0]), name)
+    msg = f"module {__name__!r} has no attribute {name!r}"
+    raise AttributeError(msg)
+
+
 class _SubCommands(dict[str, "Any"]):  # values: a loader, replaced by its SubCommand when read
     """Sub-commands by name; each is imported when it is read, a broken one breaks no other."""
 

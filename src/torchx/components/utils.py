@@ -68,7 +68,7 @@ def sh(
     """Runs a command in a shell (calls sh); nothing in it is expanded
 
     Args:
-        args: the command and its arguments
+        args: the command and its arguments; a script is `-- sh -c 'a; b'`
         image: image to use
         num_replicas: number of replicas to run
         cpu: number of cpus per replica
@@ -82,6 +82,8 @@ def sh(
     """
     import shlex
 
+    if entrypoint is None:
+        _check_command(args)
     role_args = list(args) if entrypoint is not None else ["-c", shlex.join(args)]
     role_env = dict(env or {})
     role_env.setdefault("LOGLEVEL", os.environ.get("LOGLEVEL", "WARNING"))
@@ -101,6 +103,20 @@ def sh(
             )
         ],
     )
+
+
+def _check_command(args: tuple[str, ...]) -> None:
+    """Refuses no command, and a script in the place of a program's name."""
+    if not args:
+        msg = "`utils.sh` has nothing to run, put the command behind it: utils.sh -- ls -l"
+        raise InvalidInput(msg)
+    program = args[0]
+    if len(args) == 1 and len(program.split()) > 1 and not program.startswith(("/", "./", "../")):
+        msg = (
+            f"`utils.sh` takes a command and its arguments one by one, and `{program}` is no"
+            " program; a script is run by: utils.sh -- sh -c 'SCRIPT'"
+        )
+        raise InvalidInput(msg)
 
 
 def python(

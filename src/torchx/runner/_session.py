@@ -6,15 +6,35 @@ from typing import TYPE_CHECKING, Any
 from torchx.errors import UnsupportedRequest
 from torchx.runner import _prepare
 from torchx.runner._calls import recorded_call
-from torchx.schedulers import SchedulerFactory, get_scheduler_factories
+from torchx.schedulers import SchedulerFactory, canonical_name, get_scheduler_factories
 from torchx.specs.api import AppDef, AppHandle, AppStatus, CfgVal, parse_app_handle, runopts
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from torchx.schedulers.api import Scheduler
 
 
 class Session:
     """What all verbs of a runner need; see ``torchx.runner.api.Runner``."""
+
+    _scheduler_factories: dict[str, SchedulerFactory]
+    _scheduler_params: dict[str, object]
+    _component_defaults: dict[str, dict[str, str]]
+    _scheduler_instances: "dict[str, Scheduler[Any]]"
+    _apps: dict[AppHandle, AppDef]
+
+    def __new__(cls, *args: object, **kwargs: object) -> "Self":
+        """A runner without schedulers, for subclasses that leave out ``Runner.__init__``."""
+        made = super().__new__(cls)
+        made._name = ""
+        made._scheduler_factories = {}
+        made._scheduler_params = {}
+        made._component_defaults = {}
+        # by scheduler name; clients put in schedulers of their own (CodeFlare)
+        made._scheduler_instances = {}
+        made._apps = {}
+        return made
 
     def __init__(
         self,
@@ -32,9 +52,6 @@ class Session:
             **(scheduler_params or {}),
         }
         self._component_defaults = component_defaults or {}
-        # by scheduler name; clients put in schedulers of their own (CodeFlare)
-        self._scheduler_instances: dict[str, Scheduler[Any]] = {}
-        self._apps: dict[AppHandle, AppDef] = {}
 
     def __repr__(self) -> str:
         parts = f"name={self._name}, schedulers={self._scheduler_factories}, apps={self._apps}"
@@ -93,6 +110,7 @@ class Session:
         return cfg
 
     def _scheduler(self, scheduler: str) -> "Scheduler[Any]":
+        scheduler = self._canonical(scheduler)
         found = self._scheduler_instances.get(scheduler)
         if found is None:
             factory = self._scheduler_factories.get(scheduler)
@@ -103,9 +121,16 @@ class Session:
             self._scheduler_instances[scheduler] = found
         return found
 
+    def _canonical(self, scheduler: str) -> str:
+        """The name that a scheduler is registered by, also for another name of it."""
+        if scheduler in self._scheduler_instances:
+            return scheduler
+        return canonical_name(scheduler, self._scheduler_factories)
+
     def _find(self, app_handle: AppHandle) -> "tuple[Scheduler[Any], str, str]":
         """The scheduler of an app, its id there and the scheduler's name."""
         backend, _session, app_id = parse_app_handle(app_handle)
+        backend = self._canonical(backend)
         return self._scheduler(backend), app_id, backend
 
 

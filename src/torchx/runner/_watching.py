@@ -125,11 +125,4 @@ class FailureWatch:
         if failed is None:
             return
         self._end = None
-        from torchx.schedulers._core.explaining import trace_of
-
-        trace = trace_of(failed, ())
-        words = describe_failure(failed)
-        if trace.exception:
-            place = f" ({trace.place})" if trace.place else ""
-            words = f"{words}: {trace.exception}{place}"
-        logger.error("%s; ending the other replicas", words)
+        logger.error("%s; ending the other replicas", describe_failure(failed))

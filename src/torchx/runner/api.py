@@ -228,6 +228,7 @@ class Runner(LogVerbs, EndingVerbs, InsideVerbs, ExplainingVerbs):
         """
         app = _prepare.own_copy(app)
         _prepare.check_has_roles(app)
+        scheduler = self._canonical(scheduler)
         env = _prepare.replica_env(
             make_app_handle(scheduler, self._name, macros.app_id),
             get_session_id_or_create_new(),
@@ -372,6 +373,7 @@ class Runner(LogVerbs, EndingVerbs, InsideVerbs, ExplainingVerbs):
         self, scheduler: str, cfg: Mapping[str, CfgVal] | None = None
     ) -> "list[ListAppResponse]":
         """Apps that the scheduler sees, those of other sessions as well."""
+        scheduler = self._canonical(scheduler)
         with recorded_call("list", scheduler):
             sched = self._scheduler(scheduler)
             # release 0.7 had no parameter (NeMo-Run's schedulers)

@@ -10,10 +10,16 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TextIO
 
 from torchx._startup.lazy_logger import get_logger
+from torchx._words import closest
 from torchx.errors import ConfigFileError as ConfigFileError
 from torchx.errors import ConfigFileNotFound as ConfigFileNotFound
 from torchx.errors import InvalidInput
-from torchx.schedulers import SchedulerFactory, get_scheduler_factories
+from torchx.schedulers import (
+    SCHEDULER_ALIASES,
+    SchedulerFactory,
+    canonical_name,
+    get_scheduler_factories,
+)
 from torchx.schedulers.api import Scheduler
 from torchx.settings import ENV_TORCHXCONFIG
 from torchx.specs.api import CfgVal, InvalidRunConfigException, get_type_name, runopt, runopts
@@ -112,9 +118,8 @@ def dump(f: TextIO, schedulers: list[str] | None = None, required_only: bool = F
         required_only: leave out what has a default.
     """
     factories = _all_factories()
-    names = list(factories) if schedulers is None else schedulers
-    for name in names:
-        _check_registered(name, factories)
+    asked = list(factories) if schedulers is None else schedulers
+    names = [_registered(name, factories) for name in asked]
     text = ""
     for name in names:
         try:
@@ -207,11 +212,17 @@ def _default_dirs() -> list[str]:
 def _load(
     scheduler: str, file: _File, cfg: dict[str, CfgVal], declared: Callable[[], runopts]
 ) -> None:
-    _check_registered(scheduler, _all_factories())
-    section = file.sections.get(scheduler)
-    if section is None:
-        return
-    opts = declared()
+    factories = _all_factories()
+    scheduler = _registered(scheduler, factories)
+    _warn_misspelt_sections(file, factories)
+    aliases = [alias for alias, name in SCHEDULER_ALIASES.items() if name == scheduler]
+    for title in (scheduler, *aliases):
+        if title in file.sections:
+            _load_section(title, file, cfg, declared())
+
+
+def _load_section(scheduler: str, file: _File, cfg: dict[str, CfgVal], opts: runopts) -> None:
+    section = file.sections[scheduler]
     given = {opts.canonical_key(key) or key for key in cfg}
     spelled: dict[str, str] = {}
     for key, text in section.items():
@@ -248,6 +259,18 @@ def _cast(option: runopt, text: str, file: _File, section: str, key: str) -> Cfg
         raise InvalidInput(msg) from None
 
 
+def _warn_misspelt_sections(file: _File, factories: dict[str, SchedulerFactory]) -> None:
+    """Names sections that are nearly that of a scheduler; others may belong to a plugin."""
+    known = [*factories, *SCHEDULER_ALIASES]
+    for title in file.sections:
+        if CONFIG_PREFIX_DELIM in title or title in known:
+            continue
+        meant = closest(title, known)
+        if meant is not None:
+            text = "%s: section [%s] is ignored, no scheduler has this name. Did you mean [%s]?"
+            logger.warning(text, file.path, title, meant)
+
+
 def _warn_unknown(file: _File, section: str, key: str, text: str, opts: runopts) -> None:
     logger.warning(
         "%s = `%s` is ignored: the scheduler has no such option%s",
@@ -258,7 +281,9 @@ def _warn_unknown(file: _File, section: str, key: str, text: str, opts: runopts)
 
 
 def _scheduler_opts(scheduler: str) -> runopts:
-    return _make_opts(scheduler, _all_factories()[scheduler])
+    factories = _all_factories()
+    name = _registered(scheduler, factories)
+    return _make_opts(name, factories[name])
 
 
 def _all_factories() -> dict[str, SchedulerFactory]:
@@ -268,11 +293,14 @@ def _all_factories() -> dict[str, SchedulerFactory]:
     return factories
 
 
-def _check_registered(name: str, factories: dict[str, SchedulerFactory]) -> None:
-    if name not in factories:
+def _registered(name: str, factories: dict[str, SchedulerFactory]) -> str:
+    """The name that a scheduler is registered by."""
+    registered = canonical_name(name, factories)
+    if registered not in factories:
         valid = ", ".join(factories)
         msg = f"`{name}` is not a registered scheduler. Valid scheduler names: {valid}"
         raise InvalidInput(msg)
+    return registered
 
 
 def _make_opts(name: str, factory: SchedulerFactory) -> runopts:

@@ -1,13 +1,13 @@
 """Names of the schedulers and how to make them. Nothing is imported until one is made."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from torchx.errors import InvalidInput
 from torchx.errors import SchedulerNotInstalled as SchedulerNotInstalled
 
 if TYPE_CHECKING:
-    from torchx.schedulers.api import Scheduler
+    from torchx.schedulers.api import Scheduler as Scheduler
 
 DEFAULT_SCHEDULER_MODULES: Mapping[str, str] = {
     "local_cwd": "torchx.schedulers.local_scheduler",
@@ -30,6 +30,31 @@ _EXTRAS = {
     "aws_sagemaker": "aws",
 }
 """What to install for a built-in scheduler."""
+
+
+SCHEDULER_ALIASES: Mapping[str, str] = {"local": "local_cwd", "docker": "local_docker"}
+"""Other names of built-in schedulers, accepted wherever one is named and never printed."""
+
+
+def __getattr__(name: str) -> Any:  # on first use: names of schedulers cost no interface
+    if name == "Scheduler":
+        from torchx.schedulers.api import Scheduler
+
+        return Scheduler
+    msg = f"module {__name__!r} has no attribute {name!r}"
+    raise AttributeError(msg)
+
+
+def canonical_name(name: str, registered: Container[str]) -> str:
+    """The name that a scheduler is registered by; a registered name stands for itself.
+
+    >>> canonical_name("docker", ["local_docker"]), canonical_name("docker", ["docker"])
+    ('local_docker', 'docker')
+    """
+    if name in registered:
+        return name
+    other = SCHEDULER_ALIASES.get(name, name)
+    return other if other in registered else name
 
 
 class SchedulerFactory(Protocol):

@@ -35,6 +35,15 @@ class StructuredOpts(Mapping[str, CfgVal]):
         default_factory=dict, repr=False, compare=False, kw_only=True
     )
 
+    def __post_init__(self) -> None:
+        """Takes a mapping in place of the fields, as the typed dicts of release 0.7 did."""
+        first = next(iter(_layout(type(self))), None)
+        if first is None or first.group is not None or _is_mapping_type(first.type):
+            return
+        given = getattr(self, first.name)
+        if isinstance(given, Mapping):
+            vars(self).update(vars(self.from_cfg(given)))
+
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         if cls.__doc__ is None:  # `dataclass` would import `inspect` to write one
@@ -195,21 +204,60 @@ def _layout(cls: type[StructuredOpts]) -> tuple[_Field, ...]:
     """The public fields of a class, worked out once."""
     known: tuple[_Field, ...] | None = cls.__dict__.get("_torchx_layout")
     if known is None:
-        annotations = typing.get_type_hints(cls)
+        annotations, found = _annotations_of(cls)
         known = tuple(
             _Field(raw, annotations[raw.name])
             for raw in fields(cls)
             if not raw.name.startswith("_") and raw.init
         )
         # a class that is not decorated yet has the fields of its base
-        if "__dataclass_fields__" in cls.__dict__:
+        if found and "__dataclass_fields__" in cls.__dict__:
             cls._torchx_layout = known  # type: ignore[attr-defined]  # a cache, not a field
     return known
+
+
+def _annotations_of(cls: type[StructuredOpts]) -> tuple[dict[str, Any], bool]:
+    """The types of the fields, and whether all were found.
+
+    A type that is no global of its module, in a file that postpones annotations, stays a text:
+    values can be read without it.
+    """
+    try:
+        return typing.get_type_hints(cls), True
+    except NameError:
+        pass
+    import sys
+
+    types_found: dict[str, Any] = {}
+    for owner in reversed(cls.__mro__):
+        space = vars(sys.modules.get(owner.__module__, object()))
+        for name, annotation in owner.__dict__.get("__annotations__", {}).items():
+            try:
+                holder = type("_", (), {"__annotations__": {name: annotation}})
+                types_found.update(typing.get_type_hints(holder, space))
+            except NameError:
+                types_found[name] = annotation
+    return types_found, False
+
+
+def _check_known_type(cls: type[StructuredOpts], item: _Field) -> None:
+    if isinstance(item.type, str):
+        msg = (
+            f"the type `{item.type}` of option `{item.name}` of `{cls.__qualname__}` is not found;"
+            f" import it at the top of `{cls.__module__}`"
+        )
+        raise NameError(msg)
+
+
+def _is_mapping_type(tp: Any) -> bool:
+    origin = typing.get_origin(tp) or tp
+    return not isinstance(origin, type) or issubclass(origin, Mapping)
 
 
 def _options_of(cls: type[StructuredOpts]) -> list[_Option]:
     options = []
     for item in _layout(cls):
+        _check_known_type(cls, item)
         if item.group is None:
             default = item.raw.default if item.raw.default is not MISSING else None
             text = functools.partial(_text, cls, item.name)

@@ -35,6 +35,19 @@ def random_id(max_length: int | None = None) -> str:
     return symbols
 
 
+def get_len_random_id(string_length: int) -> str:
+    """An id of exactly that many symbols, as in release 0.7.
+
+    >>> len(get_len_random_id(4))
+    4
+    """
+    symbols = ""
+    while len(symbols) < string_length:
+        # the first symbol of every piece is one that may begin a name
+        symbols += random_id(string_length - len(symbols))
+    return symbols
+
+
 def random_uint64() -> int:
     """A number from the system's entropy, so that seeding ``random`` does not repeat ids."""
     return int.from_bytes(os.urandom(8), "big")

@@ -26,6 +26,8 @@ class TorchXArgumentHelpFormatter(
         text = action.help or ""
         if action.default is argparse.SUPPRESS:
             return text
+        if action.nargs == "*":  # there may be none
+            return text
         return f"{text} (required)" if action.required else f"{text} (default: %(default)s)"
 
 

@@ -2,8 +2,6 @@
 
 from collections.abc import Callable
 
-_TIP_URL = "https://meta-pytorch.org/torchx/latest/component_best_practices.html"
-
 
 def get_fn_docstring(fn: Callable[..., object]) -> tuple[str, dict[str, str]]:
     """Description of a function and of each of its parameters, from its Google-style docstring.
@@ -12,7 +10,7 @@ def get_fn_docstring(fn: Callable[..., object]) -> tuple[str, dict[str, str]]:
     """
     default = (
         f"{getattr(fn, '__name__', 'component')} TIP: improve this help string by adding a"
-        f" docstring\nto your component (see: {_TIP_URL})"
+        " docstring\nto your component; `torchx builtins --print utils.echo` shows one"
     )
     import inspect
 

@@ -20,16 +20,16 @@ class cases:
     """Spellings of names."""
 
     @staticmethod
-    def snake_to_camel(s: str) -> str:
+    def snake_to_camel(name: str) -> str:
         """``num_retries`` → ``numRetries``."""
-        first, *others = s.split("_")
+        first, *others = name.split("_")
         return first + "".join(part.title() for part in others)
 
     @staticmethod
-    def camel_to_snake(s: str) -> str:
+    def camel_to_snake(name: str) -> str:
         """``numRetries`` → ``num_retries``."""
         out = []
-        for before, char in zip(" " + s, s, strict=False):
+        for before, char in zip(" " + name, name, strict=False):
             if "A" <= char <= "Z" and ("a" <= before <= "z" or "0" <= before <= "9"):
                 out.append("_")
             out.append(char)

@@ -12,6 +12,8 @@ class RetryPolicy(str, Enum):
     """The whole app."""
     ROLE = "ROLE"
     """All replicas of the role."""
+    HOT_SPARE = "APPLICATION"  # noqa: PIE796 - an alias on purpose
+    """Name of release 0.7 for ``APPLICATION``: no scheduler keeps machines in reserve."""
 
 
 class AppState(int, Enum):

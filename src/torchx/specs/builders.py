@@ -9,7 +9,7 @@ from torchx._words import FALSE_WORDS, TRUE_WORDS, parse_bool
 from torchx.errors import ComponentValidationException
 from torchx.specs._app import AppDef
 from torchx.specs._handle import make_app_handle
-from torchx.specs._mounts import parse_mounts
+from torchx.specs._mounts import BindMount, DeviceMount, VolumeMount, parse_mounts
 from torchx.util.types import (
     decode_optional,
     get_argparse_param_type,
@@ -26,7 +26,10 @@ if TYPE_CHECKING:
     from torchx.specs._component_parser import ComponentParser
 
 __all__ = [
+    "BindMount",
     "ComponentArgs",
+    "DeviceMount",
+    "VolumeMount",
     "component_args_from_str",
     "make_app_handle",
     "materialize_appdef",

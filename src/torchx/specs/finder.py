@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 logger = get_logger(__name__)
 
 _GROUP = "torchx.components"
-_DOCS = "https://meta-pytorch.org/torchx/latest/advanced.html"
 _BUILTINS = "torchx.components"
 
 
@@ -293,14 +292,6 @@ class _Registration:
         assert module is not None
         return _component(name, fn_name, fn, os.path.abspath(str(module.__file__)), validators)
 
-    def is_empty(self) -> bool:
-        """Whether there is no component at all; looks no further than the first."""
-        try:
-            modules = ModuleComponentsFinder(self._base(), self._prefix).modules()
-            return not any(isinstance(v, FunctionType) for m in modules for v in vars(m).values())
-        except Exception:  # noqa: BLE001 - told when all components are looked for
-            return True
-
     def _descend(self, name: str, path: list[str]) -> ModuleType | None:
         try:
             module = self._base()
@@ -366,14 +357,16 @@ def _registrations() -> list[_Registration]:
 def _find_components(
     validators: "list[ComponentFunctionValidator] | None",
 ) -> dict[str, _Component]:
-    """Components of installed packages, the built-in ones if no package has any."""
-    found = {
-        component.name: component
-        for registration in _registrations()
-        for component in registration.find(validators)
-    }
-    if found:
-        return found
+    """The built-in components, and those of installed packages, whose names win."""
+    found = _find_builtins(validators)
+    for registration in _registrations():
+        found.update((component.name, component) for component in registration.find(validators))
+    return found
+
+
+def _find_builtins(
+    validators: "list[ComponentFunctionValidator] | None",
+) -> dict[str, _Component]:
     finder = ModuleComponentsFinder(_BUILTINS, "")
     return {component.name: component for component in finder.find(validators)}
 
@@ -398,7 +391,8 @@ def get_components(
 ) -> dict[str, _Component]:
     """All registered components without validation errors, by name.
 
-    Components of installed packages take the place of the built-in ones.
+    Components of installed packages stand beside the built-in ones, and win where both have a
+    name; the built-in one is then found as ``torchx.components.<name>``.
     """
     found = _all_components(validators)
     return {name: c for name, c in found.items() if not c.validation_errors}
@@ -426,15 +420,12 @@ def get_component(
 
 
 def _named(name: str, validators: "list[ComponentFunctionValidator] | None") -> _Component | None:
-    """A registered component, or a built-in one where no package has registered any."""
-    registrations = _registrations()
-    for registration in reversed(registrations):  # the last one wins, as in the whole list
+    """A registered component, else a built-in one."""
+    for registration in reversed(_registrations()):  # the last one wins, as in the whole list
         component = registration.find_one(name, validators)
         if component is not None:
             return component
-    if any(not registration.is_empty() for registration in registrations):
-        return None
-    return _builtin(name, validators) or _all_components(validators).get(name)
+    return _builtin(name, validators) or _find_builtins(validators).get(name)
 
 
 def _builtin(name: str, validators: "list[ComponentFunctionValidator] | None") -> _Component | None:
@@ -475,9 +466,13 @@ def _dotted(name: str, validators: "list[ComponentFunctionValidator] | None") ->
         component = CustomComponentsFinder(module, fn_name).find(validators)[0]
         component.name = name
         return component
+    if name.endswith(".py") or "/" in name or os.path.isfile(name):
+        from torchx._component_names import how_to_run
+
+        raise ComponentNotFoundException(how_to_run(name))
     msg = (
         f"Component `{name}` not found. Please make sure it is one of the builtins: `torchx"
-        f" builtins`. Or registered via `[torchx.components]` entry point (see: {_DOCS})."
+        " builtins`. Or registered via `[torchx.components]` entry point: `torchx plugins`."
         " Or addressable as `path/to/file.py:fn` or `pkg.module:fn`"
     )
     raise _not_found(msg, name, _all_components(None))

@@ -35,22 +35,22 @@ def _default_contents(path: str) -> str | None:
         return f.read()
 
 
-def read_conf_file(path: str) -> str:
+def read_conf_file(conf_file: str) -> str:
     """Text of a file on disk, or of one that comes with the package.
 
     Raises:
         FileNotFoundError: if there is neither.
     """
-    if os.path.isfile(path):
-        with open(path, encoding="utf-8") as f:
+    if os.path.isfile(conf_file):
+        with open(conf_file, encoding="utf-8") as f:
             return f.read()
     from torchx.util.entrypoints import load
 
     provider = load("torchx.file", "get_file_contents", default=_default_contents)
-    contents: str | None = provider(path)
+    contents: str | None = provider(conf_file)
     if contents is None:
         msg = (
-            f"{path} does not exist and is not a builtin."
+            f"{conf_file} does not exist and is not a builtin."
             " For a list of available builtins run `torchx builtins`"
         )
         raise FileNotFoundError(msg)

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from torchx._docker import image_record, pull, show, silent, translate_errors
+from torchx._docker import image_record, missing_image, pull, show, silent, translate_errors
 from torchx._retry import with_retries
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import (
@@ -59,8 +59,7 @@ def find_or_pull(client: Any, image: str, *, required: bool, quiet: bool = False
         return image_id(client, image)
     except (InvalidInput, BackendUnavailable, DockerRefused) as err:
         if required:
-            msg = f"the image `{image}` is not on this machine and cannot be pulled: {err}"
-            raise InvalidInput(msg) from err
+            raise InvalidInput(missing_image(image, err)) from err
         logger.warning("cannot pull image `%s`: %s", image, err)
         return None
 

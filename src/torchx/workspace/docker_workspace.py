@@ -63,6 +63,19 @@ class _NoImageRepo(InvalidInput, KeyError):
         return str(self.args[0])
 
 
+class _Images:
+    """Images that were built, by their names."""
+
+    __slots__ = ("plans", "pushed", "quiet")
+
+    def __init__(self) -> None:
+        self.plans: dict[str, Plan] = {}
+        self.pushed: dict[str, str] = {}
+        """Names by digest."""
+        self.quiet: set[str] = set()
+        """Names of images whose push is not shown."""
+
+
 class DockerWorkspaceMixin(WorkspaceMixin[dict[str, tuple[str, str]]]):
     """Builds an image with the workspace in it, and pushes it where ``image_repo`` says.
 
@@ -84,10 +97,15 @@ class DockerWorkspaceMixin(WorkspaceMixin[dict[str, tuple[str, str]]]):
         super().__init__(*args, **kwargs)
         self.__client = docker_client
         self.__client_is_own = docker_client is None
-        self.__pushed: dict[str, str] = {}
-        self.__quiet: set[str] = set()
-        """Names of images whose push is not shown."""
-        self.__plans: dict[str, Plan] = {}
+
+    # of the class, for schedulers that are made without `__init__` (NeMo-Run)
+    __client: Any = None
+    __client_is_own = True
+
+    @property
+    def __images(self) -> "_Images":
+        images: _Images = vars(self).setdefault("_known_images", _Images())
+        return images
 
     @property
     def _docker_client(self) -> Any:
@@ -180,7 +198,8 @@ class DockerWorkspaceMixin(WorkspaceMixin[dict[str, tuple[str, str]]]):
             tag = role.image.removeprefix(_LOCAL_ID)
             images[role.image] = (repository, tag)
             role.image = f"{repository}:{tag}"
-            (self.__quiet.add if cfg.get("quiet") else self.__quiet.discard)(role.image)
+            quiet = self.__images.quiet
+            (quiet.add if cfg.get("quiet") else quiet.discard)(role.image)
         return images
 
     def planned_images(self, app: AppDef) -> dict[str, tuple[str, str]]:
@@ -202,10 +221,10 @@ class DockerWorkspaceMixin(WorkspaceMixin[dict[str, tuple[str, str]]]):
                 self._push_plan(image)
                 continue
             name = f"{repository}:{tag}"
-            quiet = name in self.__quiet
+            quiet = name in self.__images.quiet
             digest = _docker.push(self._docker_client, image, repository, tag, quiet=quiet)
             if digest:
-                self.__pushed[name] = f"{repository}@{digest}"
+                self.__images.pushed[name] = f"{repository}@{digest}"
                 logger.info("pushed `%s:%s` as `%s@%s`", repository, tag, repository, digest)
 
     def pushed_image(self, image: str) -> str:
@@ -213,7 +232,7 @@ class DockerWorkspaceMixin(WorkspaceMixin[dict[str, tuple[str, str]]]):
 
         For what is submitted: a tag can be moved to another image, a digest cannot.
         """
-        return self.__pushed.get(image, image)
+        return self.__images.pushed.get(image, image)
 
     def close(self) -> None:
         """Ends the connection to the daemon, and closes the scheduler."""
@@ -289,7 +308,7 @@ class DockerWorkspaceMixin(WorkspaceMixin[dict[str, tuple[str, str]]]):
             plan = plan_image(base, workspace, contents, repository)
         except UnsupportedRequest as err:  # of one of the image's layers
             return self._build_after(err, image, workspace, entries, cfg)
-        self.__plans[plan.image] = plan
+        self.__images.plans[plan.image] = plan
         return plan.image
 
     def _build_after(
@@ -322,8 +341,8 @@ class DockerWorkspaceMixin(WorkspaceMixin[dict[str, tuple[str, str]]]):
 
     def _find_plan(self, image: str) -> "Plan | None":
         """The plan of an image that was built, by this or another process, and not pushed yet."""
-        if image in self.__plans or "@" not in image:
-            return self.__plans.get(image)
+        if image in self.__images.plans or "@" not in image:
+            return self.__images.plans.get(image)
         from torchx.workspace._registry._plan import find_plan
 
         return find_plan(image)

@@ -348,19 +348,35 @@ def test_gpus_are_handed_out_in_order(scheduler, gpus):
 
 
 @pytest.mark.parametrize(("count", "code"), [(7, 0), (8, 1), (0, 0)])
-def test_too_few_gpus_are_not_handed_out_at_all(scheduler, gpus, count, code):
+def test_too_few_gpus_are_not_handed_out_at_all(scheduler, gpus, count, code, caplog):
     gpus(count, code)
     app = gpu_app(("a", 2, 1), ("c", 3, 2))
     have = 0 if code else count
-    with pytest.warns(UserWarning, match=f"ask for 8 GPUs, this machine has {have} "):
-        made = request(scheduler, app, auto_set_cuda_visible_devices=True)
+    made = request(scheduler, app, auto_set_cuda_visible_devices=True)
+    assert f"ask for 8 GPUs, this machine has {have} " in caplog.text
     assert visible(made) == {"a": [None] * 2, "c": [None] * 3}
 
 
-def test_without_the_option_a_warning_says_so(scheduler):
-    with pytest.warns(UserWarning, match="`auto_set_cuda_visible_devices` is off"):
-        assert visible(request(scheduler, gpu_app(("a", 1, 1)))) == {"a": [None]}
+def test_without_the_option_a_warning_says_so(scheduler, caplog):
     assert visible(request(scheduler, gpu_app(("a", 1, -1)))) == {"a": [None]}
+    assert caplog.text == ""
+    assert visible(request(scheduler, gpu_app(("a", 1, 1)))) == {"a": [None]}
+    assert "ask for 1 GPUs, but `auto_set_cuda_visible_devices` is off" in caplog.text
+
+
+def test_a_role_that_chooses_its_gpus_itself_gets_no_warning(scheduler, caplog):
+    app = gpu_app(("a", 1, 1))
+    app.roles[0].env["CUDA_VISIBLE_DEVICES"] = "0"
+    assert visible(request(scheduler, app)) == {"a": ["0"]}
+    assert caplog.text == ""
+
+
+def test_memory_that_this_machine_does_not_have_is_told_once(scheduler, caplog):
+    app = gpu_app(("a", 3, 0), ("b", 1, 0))
+    app.roles[0].resource.memMB = 2**30
+    request(scheduler, app)
+    (record,) = caplog.records
+    assert "role `a` asks for 1073741824 MB of memory, this machine has" in record.getMessage()
 
 
 def test_without_the_tool_there_are_no_gpus(monkeypatch):

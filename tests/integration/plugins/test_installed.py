@@ -182,14 +182,11 @@ def test_commands_that_need_no_plugin_import_none(installed: Environment, tmp_pa
     assert not mark.exists()
 
 
-def test_components_of_packages_take_the_place_of_the_built_in_ones(
-    installed: Environment,
-) -> None:
+def test_components_of_packages_stand_beside_the_built_in_ones(installed: Environment) -> None:
     listed = json.loads(installed.torchx("builtins", "--json").stdout)["components"]
-    assert [item["name"] for item in listed] == ["acme.first.hello", "acme.second.hello"]
-    done = installed.torchx("run", "--dryrun", "utils.echo")
-    assert done.returncode == 1
-    assert "Component `utils.echo` not found" in done.stderr
+    names = [item["name"] for item in listed]
+    assert {"acme.first.hello", "acme.second.hello", "utils.echo", "dist.ddp"} <= {*names}
+    assert installed.torchx("run", "--dryrun", "utils.echo").returncode == 0
 
 
 def test_commands_of_packages_are_commands(installed: Environment) -> None:

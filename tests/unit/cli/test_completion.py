@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from torchx._component_names import components_in
 from torchx._launches import note_deletion, note_launch
-from torchx.cli import _completion
 
 COMPONENT = "from torchx.specs import AppDef\ndef train(lr: float, j: str = '1x1') -> AppDef: ...\n"
 
@@ -165,7 +165,7 @@ def test_a_broken_component_offers_nothing() -> None:
 def test_components_are_found_in_the_text(tmp_path: Path, source: str, names: list[str]) -> None:
     file = tmp_path / "m.py"
     file.write_text(source)
-    assert _completion._in_file(str(file)) == names
+    assert components_in(str(file)) == names
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

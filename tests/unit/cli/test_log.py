@@ -309,9 +309,9 @@ def test_a_backend_that_is_away_at_the_first_look_is_an_error() -> None:
         logs(Away([DOWN, AppState.RUNNING]), "k://s/app")
 
 
-def test_a_missing_app_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_missing_app_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     assert logs(StandIn([AppState.PENDING, None]), "k://s/app") == []
-    assert "not found" in caplog.text
+    assert "app `app` does not exist on scheduler `k`" in caplog.text
 
 
 def test_an_unknown_role_is_refused_with_the_roles(caplog: pytest.LogCaptureFixture) -> None:

@@ -107,7 +107,7 @@ def test_an_unknown_flag_is_usage_and_a_similar_one_is_named(call: Callable[...,
 def test_an_option_of_a_command_in_front_of_it_is_explained(call: Callable[..., Any]) -> None:
     result = call("--json", "list")
     assert result.code == 2
-    assert "Options of a command stand behind its name" in result.err
+    assert "Options of a command follow its name" in result.err
     assert "Did you mean" not in result.err
 
 
@@ -389,3 +389,9 @@ def test_a_bad_default_in_the_config_is_named(
     Path(".torchxconfig").write_text(f"[cli:log]\n{line}\n")
     assert call("log", "local_cwd://s/a").code == 2
     assert f"`{line}` in section [cli:log]" in caplog.text
+
+
+def test_the_package_is_the_command_line_as_well() -> None:
+    command = [sys.executable, "-m", "torchx", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("torchx-")

@@ -63,8 +63,8 @@ def test_several_handles_need_no_question(torchx: Torchx, start: Any) -> None:
     assert (done.code, done.out) == (0, "")
     assert "2 apps being cancelled" in done.err
     done = torchx("delete", handles[0], handles[1], "local_cwd://torchx/gone-x1")
-    assert done.code == 0
-    assert "`local_cwd://torchx/gone-x1` was not found" in done.err
+    assert done.code == 1
+    assert "app `gone-x1` does not exist on scheduler `local_cwd`" in done.err
     assert "2 apps deleted" in done.err
 
 

@@ -158,9 +158,24 @@ def test_cancel_and_delete_say_what_happened(
     for name in ("cancel", "delete"):
         caplog.clear()
         result = call(name, HANDLE)
-        assert (result.code, result.out) == (0, "")
-        assert "not found" in caplog.text
-    assert json.loads(call("delete", "--json", HANDLE).out)["state"] is None
+        assert (result.code, result.out) == (1, "")
+        assert "app `a` does not exist on scheduler `remote`" in caplog.text
+    error = json.loads(call("delete", "--json", HANDLE).out)["error"]
+    assert error["type"] == "UnknownAppException"
+
+
+@pytest.mark.parametrize("name", ["cancel", "delete", "status", "describe", "log"])
+def test_one_wording_for_an_app_that_does_not_exist(
+    name: str, call: Callable[..., Any], job: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert call(name, "remote://torchx/never").code == 1
+    (record,) = [r for r in caplog.records if r.levelname == "ERROR"]
+    assert record.getMessage() == (
+        "app `never` does not exist on scheduler `remote`, or has been purged from it\n"
+        "`torchx list -s remote` shows the apps it knows"
+    )
+    error = json.loads(call(name, "--json", "remote://torchx/never").out)["error"]
+    assert error["message"] == record.getMessage().splitlines()[0]
 
 
 @pytest.mark.parametrize("name", ["cancel", "delete"])
@@ -296,6 +311,18 @@ def test_what_makes_no_scheduler_is_named(
     assert "local_cwd:\n    usage:" in result.out
     assert call("run", "-s", "five", "utils.echo").code == 1
     assert "makes a `int`, it must make a `torchx.schedulers.api.Scheduler`" in caplog.text
+
+
+def test_options_of_a_scheduler_that_cannot_be_made_are_an_error(
+    call: Callable[..., Any],
+    install: Callable[..., None],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    install("torchx.schedulers", "five", lambda session_name, **kwargs: 5)
+    result = call("runopts", "five")
+    assert (result.code, result.out) == (1, "")
+    assert "scheduler `five` cannot be used" in caplog.text
+    assert json.loads(call("runopts", "--json", "five").out)["error"]["type"] == "TorchXError"
 
 
 def test_a_scheduler_that_exits_does_not_hide_the_others(

@@ -234,7 +234,7 @@ def test_a_failure_is_told_with_its_exception_in_the_moment_it_happens(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     trace = 'Traceback\n  File "/app/train.py", line 41, in step\nValueError: loss is NaN'
-    error = exception_json(trace, 1, 0)
+    error = exception_json("ValueError: loss is NaN", trace, 1, 0)
     failed = ReplicaSnapshot("worker", 1, AppState.FAILED, exit_code=1, error=error)
 
     class Ending:
@@ -245,7 +245,7 @@ def test_a_failure_is_told_with_its_exception_in_the_moment_it_happens(
     watch.look()
     watch.look()
     assert caplog.messages == [
-        "replica worker/1 exited with code 1: ValueError: loss is NaN (train.py:41 in step);"
+        "replica worker/1 exited with code 1: ValueError: loss is NaN (/app/train.py:41 in step);"
         " ending the other replicas"
     ]
 

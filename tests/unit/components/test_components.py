@@ -16,6 +16,7 @@ from torchx import IMAGE
 from torchx.components import dist, interpret, metrics, serve, train, utils
 from torchx.components.component_test_base import ComponentTestCase
 from torchx.components.structured_arg import StructuredJArgument, StructuredNameArgument
+from torchx.errors import InvalidInput
 from torchx.runner import get_runner
 from torchx.specs import BindMount, Resource, Role
 from torchx.specs.builders import _create_args_parser
@@ -239,7 +240,9 @@ def test_simple_components():
 
 def test_shell_commands_arrive_as_given():
     assert utils.sh("echo", "a b", "$X").roles[0].args == ["-c", "echo 'a b' '$X'"]
-    assert utils.sh().roles[0].args == ["-c", ""]
+    assert utils.sh("a b", "c").roles[0].args == ["-c", "'a b' c"]
+    assert utils.sh("/opt/a b").roles[0].args == ["-c", "'/opt/a b'"]
+    assert utils.sh("sh", "-c", "a; b").roles[0].args == ["-c", "sh -c 'a; b'"]
     role = utils.sh("-c", "a b", entrypoint="bash").roles[0]
     assert (role.entrypoint, role.args) == ("bash", ["-c", "a b"])
     env = {"A": "1"}
@@ -285,11 +288,29 @@ def test_apps_are_composed_with_hydra_again_and_again(tmp_path: Path, monkeypatc
 
 @pytest.mark.parametrize("component", [utils.sh, utils.copy, utils.python, dist.ddp])
 def test_mounts_are_passed_on(component):
-    kwargs = {utils.copy: {"src": "a", "dst": "b"}, utils.sh: {}}.get(component, {"script": "s"})
+    kwargs = {utils.copy: {"src": "a", "dst": "b"}, utils.sh: {"entrypoint": "e"}}.get(
+        component, {"script": "s"}
+    )
     mounts = ["type=bind", "src=/a", "dst=/b", "readonly"]
     role = component(**kwargs, mounts=mounts).roles[0]
     assert role.mounts == [BindMount("/a", "/b", read_only=True)]
     assert component(**kwargs).roles[0].mounts == []
+
+
+def test_a_shell_without_a_command_and_a_script_in_its_place_are_refused():
+    with pytest.raises(InvalidInput, match=r"nothing to run.*utils\.sh -- ls -l"):
+        utils.sh()
+    with pytest.raises(InvalidInput, match=r"`echo a; echo b` is no program; .*sh -c 'SCRIPT'"):
+        utils.sh("echo a; echo b")
+
+
+def test_arguments_that_may_be_left_out_are_not_called_required(capsys):
+    with pytest.raises(SystemExit):
+        specs.materialize_appdef(utils.sh, ["--help"])
+    assert "(required)" not in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        specs.materialize_appdef(utils.copy, ["--help"])
+    assert "(required)" in capsys.readouterr().out
 
 
 # -- serve, metrics -----------------------------------------------------------------------------
@@ -524,16 +545,48 @@ def test_components_of_a_package_are_named_by_group_and_module(files, monkeypatc
         module_relname(find_reg, find_reg.bar)
 
 
-def test_registered_components_take_the_place_of_the_built_in_ones(files, monkeypatch):
+def test_a_file_in_the_place_of_a_component_is_told_how_it_is_run(files):
+    files("job.py", "print('hi')\n")
+    with pytest.raises(ComponentNotFoundException) as info:
+        get_component("job.py")
+    assert "utils.python --script job.py" in str(info.value)
+    assert "`job.py:function`" in str(info.value)
+    assert "http" not in str(info.value)
+
+
+def test_a_component_file_without_the_name_of_one_is_told_those_it_has(files):
+    files("job.py", COMPONENT)
+    with pytest.raises(ComponentNotFoundException, match=r"`torchx run job\.py:f`"):
+        get_component("job.py")
+
+
+def test_a_file_that_is_not_there_is_named():
+    with pytest.raises(ComponentNotFoundException, match=r"there is no file `no/job\.py`"):
+        get_component("no/job.py")
+
+
+def test_errors_name_no_page_of_another_project():
+    with pytest.raises(ComponentNotFoundException, match="`torchx plugins`") as info:
+        get_component("no_such.component")
+    assert "http" not in str(info.value)
+
+
+def test_registered_components_stand_beside_the_built_in_ones_and_win(files, monkeypatch):
     files("find_acme.py", COMPONENT)
+    files("find_utils.py", COMPONENT.replace("def f(", "def echo("))
     files("find_acme-1.dist-info/METADATA", "Metadata-Version: 2.1\nName: find_acme\nVersion: 1\n")
-    files("find_acme-1.dist-info/entry_points.txt", "[torchx.components]\nacme = find_acme\n")
+    points = "[torchx.components]\nacme = find_acme\nutils = find_utils\n"
+    files("find_acme-1.dist-info/entry_points.txt", points)
     monkeypatch.syspath_prepend(str(Path.cwd()))
     monkeypatch.setattr("torchx.specs.finder._components", None)
-    assert set(get_components()) == {"acme.f"}
+    assert set(get_components()) == BUILTINS | {"acme.f"}
     assert get_component("acme.f").fn().name == "x"
-    with pytest.raises(ComponentNotFoundException):
-        get_component("utils.echo")
+    assert get_component("utils.echo").fn().name == "x"
+    assert get_components()["utils.echo"].fn().name == "x"
+    assert get_component("utils.sh").fn("ls").name == "sh"
+    assert get_component("torchx.components.utils.echo").fn().name == "echo"
+    with pytest.raises(ComponentNotFoundException, match=r"Did you mean `acme\.f`"):
+        get_component("acme.g")
 
 
 @pytest.fixture
@@ -559,7 +612,8 @@ def registrations(files, monkeypatch):
 @pytest.mark.parametrize("names", [("a", "b", "c", "d", "e"), ("_0", "_1", "_2", "_3", "_4")])
 def test_broken_registrations_are_left_out_of_the_list(registrations, caplog, names):
     registrations(*names)
-    assert [name.removeprefix("a.") for name in get_components()] == ["f"]
+    found = [name.removeprefix("a.") for name in get_components() if name not in BUILTINS]
+    assert found == ["f"]
     for what in ("reg_exit", "reg_good:f", "no_such_find", "reg_pkg.exits"):
         assert caplog.text.count(what) >= 1
     assert "must be a module or its name" in caplog.text

@@ -314,3 +314,21 @@ def test_a_scheduler_that_cannot_be_imported_is_left_out(
     )
     assert dumped().startswith("[fake]\n")
     assert "scheduler `broken` is left out, it cannot be loaded: no sdk" in caplog.text
+
+
+def test_a_section_that_is_nearly_the_name_of_a_scheduler_is_reported(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    assert loaded("[fkae]\nlog_dir = /x\n[docer]\nx = 1\n[t]\nlog_dir = /y\n") == {"log_dir": "/y"}
+    found = [record.getMessage() for record in caplog.records]
+    assert len(found) == 2
+    assert "section [fkae] is ignored" in found[0]
+    assert "Did you mean [fake]?" in found[0]
+    assert "Did you mean [docker]?" in found[1]
+
+
+def test_sections_of_commands_trackers_and_plugins_are_no_misspelt_ones(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    loaded("[cli:run]\na = 1\n[torchx:tracker]\nx = 1\n[docker]\nx = 1\n[acme_settings]\nx = 1\n")
+    assert caplog.records == []

@@ -244,6 +244,20 @@ def test_the_events_of_a_run_say_what_ran(recorded: list[TorchxEvent]) -> None:
     assert recorded[-1].runcfg is None
 
 
+def test_events_hold_no_secrets(recorded: list[TorchxEvent]) -> None:
+    runner, _ = runner_of(BuildingScheduler)
+    app = an_app()
+    app.metadata["my_token"] = "hush"
+    runner.run(app, "fake", {"queue": "redis://u:hush@h"}, workspace="https://u:hush@h/w")
+    with pytest.raises(ValueError, match="Unknown run option"):
+        runner.run(app, "fake", {"GH_PAT": "hush"})
+    texts = [event.serialize() for event in recorded]
+    assert len(texts) == 5
+    assert [text for text in texts if "hush" in text] == []
+    assert "redis://u:***@h" in texts[0]
+    assert "https://u:***@h/w" in texts[2]
+
+
 def test_a_failed_run_says_why(recorded: list[TorchxEvent]) -> None:
     runner, _ = runner_of()
     with pytest.raises(ValueError, match="Unknown run option"):

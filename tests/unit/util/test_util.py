@@ -1,5 +1,6 @@
 """Small helpers that clients import: text to values, entry points, modules, sessions."""
 
+import os
 import re
 import subprocess
 import sys
@@ -321,6 +322,22 @@ def test_deprecated_classes_stay_classes():
         made = Old(1)
     assert isinstance(made, Old)
     assert made.a == 1
+
+
+def default_image(**env: str) -> str:
+    program = "import torchx.components.utils as utils; print(utils.echo().roles[0].image)"
+    environ = {name: value for name, value in os.environ.items() if name != "TORCHX_IMAGE"}
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(
+        command, env={**environ, **env}, capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip()
+
+
+def test_the_environment_names_the_image_of_components():
+    assert default_image(TORCHX_IMAGE="example.com/me/mine:1") == "example.com/me/mine:1"
+    assert default_image(TORCHX_IMAGE="") == default_image()
+    assert default_image().endswith(f"/torchx:{torchx.__version__}")
 
 
 def test_version_and_image():

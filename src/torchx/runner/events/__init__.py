@@ -93,7 +93,17 @@ class log_event:
         event.wall_time_usec = (time.perf_counter_ns() - self._wall_ns) // 1_000
         if exc is not None:
             _describe_exception(event, exc)
+        _mask_secrets(event)
         record(event)
+
+
+def _mask_secrets(event: TorchxEvent) -> None:
+    from torchx._secrets import mask_data
+
+    for name in ("app_image", "app_metadata", "workspace"):
+        value = getattr(event, name)
+        if value is not None:
+            setattr(event, name, mask_data(value))
 
 
 def recorded() -> bool:

@@ -60,16 +60,33 @@ def failure_json(words: str, code: int | None, ended_ns: int | None) -> str:
     return json.dumps({"message": words, "errorCode": code, "timestamp": ended_s})
 
 
-def exception_json(traceback: str, code: int | None, ended_ns: int | None) -> str:
-    """A traceback that a replica printed, in the shape of an error file."""
+def exception_json(
+    exception: str, traceback: str, code: int | None, ended_ns: int | None, rank: int | None = None
+) -> str:
+    """An exception that a replica printed, in the shape of an error file.
+
+    Args:
+        rank: of the process in the job; ``None`` if it is not known.
+    """
     import json
 
-    message = {
-        "message": traceback.strip().split("\n")[-1],
-        "errorCode": code,
-        "extraInfo": {"py_callstack": traceback, "timestamp": (ended_ns or 0) // 1_000_000_000},
-    }
+    extra = {"py_callstack": traceback, "timestamp": (ended_ns or 0) // 1_000_000_000}
+    if rank is not None:
+        extra["rank"] = rank
+    message = {"message": exception, "errorCode": code, "extraInfo": extra}
     return json.dumps({"message": message})
+
+
+def with_extra(error: str, name: str, value: object) -> str:
+    """The error of a replica, as its error file has it, with something more to tell of it."""
+    import json
+
+    try:
+        content = json.loads(error)
+        content["message"]["extraInfo"][name] = value
+    except (ValueError, KeyError, TypeError):
+        return error
+    return json.dumps(content)
 
 
 def one_line_json(text: str) -> str:
@@ -82,10 +99,6 @@ def one_line_json(text: str) -> str:
         return text
 
 
-# -- tracebacks ----------------------------------------------------------------------------------
-
-_TRACEBACK = "Traceback (most recent call last):"
-
 _CONSEQUENCES = (
     "Connection closed by peer",
     "Connection reset by peer",
@@ -93,45 +106,12 @@ _CONSEQUENCES = (
     "recvValue",
     "ChildFailedError",
     "SignalException",
+    "KeyboardInterrupt",
 )
-"""Errors of a rank whose peer has gone, as torch.distributed and torchrun word them."""
+"""Errors of a rank whose peer has gone, as torch.distributed and torchrun word them, or of a
+process that was asked to end."""
 
 
 def is_consequence(text: str) -> bool:
     """Whether an error only tells of the failure of another process."""
     return any(words in text for words in _CONSEQUENCES)
-
-
-def tracebacks_in(text: str) -> list[str]:
-    """The Python tracebacks in a text, in their order.
-
-    The prefix that torchrun puts before each line of a worker (``[trainer0]:``) is removed.
-    """
-    lines = text.split("\n")
-    return [
-        _block(lines[at:], line[: -len(_TRACEBACK)])
-        for at, line in enumerate(lines)
-        if line.endswith(_TRACEBACK)
-    ]
-
-
-def cause_in(text: str) -> str | None:
-    """The first traceback that is no consequence of another failure, else the first one."""
-    found = tracebacks_in(text)
-    causes = (traceback for traceback in found if not is_consequence(traceback))
-    return next(causes, found[0] if found else None)
-
-
-def _block(lines: list[str], prefix: str) -> str:
-    """The traceback that begins with the first line, up to the line that names the exception."""
-    block = [lines[0][len(prefix) :]]
-    for line in lines[1:]:
-        if not line.startswith(prefix):
-            if prefix:
-                continue  # another worker's line in between
-            break
-        text = line[len(prefix) :]
-        block.append(text)
-        if text and not text.startswith((" ", "\t")):
-            break
-    return "\n".join(block)

@@ -116,6 +116,8 @@ class FailedReplica:
     reason: str
     log_path: str | None
     last_lines: list[str]
+    error: str = ""
+    """What it raised, in which rank and where, in one line; empty if that is not known."""
 
 
 @light_dataclass

@@ -259,8 +259,17 @@ def message(snapshot: AppSnapshot) -> str:
 
 
 def describe_failure(replica: ReplicaSnapshot) -> str:
-    """The failure of one replica in one line: ``replica worker/1 exited with code 3``."""
-    return f"replica {replica.role}/{replica.replica} {replica.ending}"
+    """The failure of one replica in one line: ``replica worker/1 exited with code 3``.
+
+    With what it raised, if that is known: ``...: ValueError: no (train.py:41 in step)``.
+    """
+    told = f"replica {replica.role}/{replica.replica} {replica.ending}"
+    if not replica.error:
+        return told
+    from .tracebacks import in_words
+
+    raised = in_words(replica.error)
+    return f"{told}: {raised}" if raised else told
 
 
 def _structured_error(snapshot: AppSnapshot) -> str:

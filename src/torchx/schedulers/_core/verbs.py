@@ -5,12 +5,14 @@ from typing import TYPE_CHECKING
 
 from torchx._startup.dataclass import replace
 from torchx.errors import LogsNotFound, TorchXError
+from torchx.specs.api import AppState
 
 from . import logs
-from .exits import cause_in, exception_json, is_consequence
+from .exits import exception_json, is_consequence, with_extra
 from .logs import LogChunk, LogQuery
 from .responses import FailedReplica, LogBlock, Stream
 from .snapshot import AppSnapshot, ReplicaKey, ReplicaSnapshot
+from .tracebacks import Raised, in_words, raised_by, raised_in, rank_in
 
 if TYPE_CHECKING:
     import re
@@ -69,14 +71,23 @@ class LogReader:
         """The last lines of a replica's errors, or of all it printed if it wrote no errors."""
         return [line.rstrip() for line in self._last(replica, count) if line.strip()][-count:]
 
-    def cause(self, replica: ReplicaSnapshot) -> str | None:
-        """The traceback at the end of what a replica printed; ``None`` if there is none."""
-        streams = (Stream.STDERR, Stream.STDOUT) if self.separate_streams else (Stream.COMBINED,)
-        for stream in streams:
-            found = cause_in("".join(self._lines(replica, stream, CAUSE_LINES)))
+    def cause(self, replica: ReplicaSnapshot) -> Raised | None:
+        """The exception at the end of what a replica printed; ``None`` if there is none."""
+        for text in self._outputs(replica):
+            found = raised_in(text)
             if found is not None:
                 return found
         return None
+
+    def rank_of(self, replica: ReplicaSnapshot, exception: str) -> int | None:
+        """The rank that raised an exception, by what the replica printed."""
+        ranks = (rank_in(text, exception) for text in self._outputs(replica))
+        return next((rank for rank in ranks if rank is not None), None)
+
+    def _outputs(self, replica: ReplicaSnapshot) -> Iterator[str]:
+        streams = (Stream.STDERR, Stream.STDOUT) if self.separate_streams else (Stream.COMBINED,)
+        for stream in streams:
+            yield "".join(self._lines(replica, stream, CAUSE_LINES))
 
     def _last(self, replica: ReplicaSnapshot, count: int) -> list[str]:
         if self.separate_streams:
@@ -112,13 +123,25 @@ def failed_replicas(
             reason=replica.ending,
             log_path=replica.log_path,
             last_lines=(
-                reader.last_lines(replica, max_lines)
+                telling_lines(replica, reader, max_lines)
                 if reader is not None and i < LAST_LINES_OF
                 else []
             ),
+            error=in_words(replica.error),
         )
         for i, replica in enumerate(snapshot.failures)
     ]
+
+
+def telling_lines(replica: ReplicaSnapshot, reader: LogReader, count: int) -> list[str]:
+    """The last lines of a replica; those of its exception, where others were printed later."""
+    lines = reader.last_lines(replica, count)
+    raised = raised_by(replica.error)
+    if raised is None or not raised.callstack:
+        return lines
+    if lines and raised.exception in lines[-1]:
+        return lines
+    return raised.callstack.rstrip().split("\n")[-count:]
 
 
 def with_causes(snapshot: AppSnapshot, reader: LogReader | None) -> AppSnapshot:
@@ -129,21 +152,62 @@ def with_causes(snapshot: AppSnapshot, reader: LogReader | None) -> AppSnapshot:
     """
     if reader is None or snapshot.fatal is None or snapshot.cancelled:
         return snapshot
+    snapshot = snapshot.with_errors(_printed_errors(snapshot, reader))
+    first = snapshot.failures[0]
+    if first.error and is_consequence(first.error):
+        elsewhere = _raised_elsewhere(snapshot, reader)
+        if elsewhere is not None:
+            return snapshot.with_errors({first.key: elsewhere})
+    return snapshot
+
+
+def _printed_errors(snapshot: AppSnapshot, reader: LogReader) -> dict[ReplicaKey, str]:
+    """What failed replicas printed, up to the first error that tells of no other process."""
     found: dict[ReplicaKey, str] = {}
     for replica in snapshot.failures[:CAUSES_SEARCHED]:
         error = replica.error or ""
         if "Traceback" in error:
             if is_consequence(error):
                 continue
+            if (ranked := _ranked(replica, reader)) is not None:
+                found[replica.key] = ranked
             break
         if replica.exit_code is not None and replica.exit_code < 0:
             continue  # a signal leaves no traceback, and an earlier one would mislead
         printed = reader.cause(replica)
         if printed is not None:
-            found[replica.key] = exception_json(printed, replica.exit_code, replica.ended_ns)
-            if not is_consequence(printed):
+            found[replica.key] = _error_json(replica, printed)
+            if not is_consequence(printed.callstack):
                 break
-    return snapshot.with_errors(found)
+    return found
+
+
+def _error_json(replica: ReplicaSnapshot, raised: Raised) -> str:
+    code, ended_ns = replica.exit_code, replica.ended_ns
+    return exception_json(raised.exception, raised.callstack, code, ended_ns, raised.rank)
+
+
+def _raised_elsewhere(snapshot: AppSnapshot, reader: LogReader) -> str | None:
+    """What a replica raised that has not ended by itself, and that others have noticed by now.
+
+    The worker of one node may fail before all, and the launcher of that node end last.
+    """
+    others = [r for r in snapshot.replicas if r.state in (AppState.RUNNING, AppState.CANCELLED)]
+    for replica in others[:CAUSES_SEARCHED]:
+        raised = raised_by(replica.error) or reader.cause(replica)
+        if raised is not None and not is_consequence(f"{raised.exception}{raised.callstack}"):
+            error = _error_json(replica, raised)
+            return with_extra(error, "replica", f"{replica.role}/{replica.replica}")
+    return None
+
+
+def _ranked(replica: ReplicaSnapshot, reader: LogReader) -> str | None:
+    """The error file of a worker of torchrun, which lacks the rank, with it."""
+    recorded = raised_by(replica.error)
+    if recorded is None or recorded.rank is not None:
+        return None
+    rank = reader.rank_of(replica, recorded.exception)
+    return None if rank is None else with_extra(replica.error or "", "rank", rank)
 
 
 def check_attempt(

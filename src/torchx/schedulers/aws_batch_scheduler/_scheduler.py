@@ -27,9 +27,6 @@ from ._states import BatchSnapshot, build_row, build_snapshot
 from ._tags import Facts
 
 if TYPE_CHECKING:
-    from torchx.schedulers.causes import Rule
-    from torchx.schedulers.checkups import Checkup
-
     from ._client import Explanations, JobTable
 
 Home = tuple[str | None, str | None]
@@ -177,18 +174,6 @@ class AWSBatchScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
     def wait_for_change(self, app_id: str, timeout_s: float) -> None:
         """Returns when the time is over, at once with all others who wait in this process."""
         self._ticks.wait(timeout_s)
-
-    def checkups(self) -> "Sequence[Checkup]":
-        """What jobs here need."""
-        from torchx.schedulers._aws.checkups import aws_checkups
-
-        return aws_checkups("batch", "describe_job_queues", maxResults=1)
-
-    def cause_rules(self) -> "Sequence[Rule]":
-        """What the words of this backend mean."""
-        from ._causes import RULES
-
-        return RULES
 
     # -- ending -----------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from typing import Any
 from torchx._startup.dataclass import replace
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import JobStartError, TorchXError
-from torchx.schedulers._aws.errors import AwsRefused, NotAllowed, NotThere
+from torchx.schedulers._aws.errors import AwsRefused, NoCredentials, NotThere
 from torchx.schedulers._aws.once import exactly_once
 from torchx.schedulers._aws.session import AwsService
 
@@ -111,7 +111,7 @@ class Api:
             role_arn = self._role_arn(role_arn.rpartition("/")[2])
         if DEFAULT_OUTPUT in needed:
             values[ACCOUNT] = self._account()
-            self._make_bucket(f"sagemaker-{self.jobs.region}-{values[ACCOUNT]}")
+            self._make_bucket(values[ACCOUNT])
             values[REGION] = self.jobs.region
         source_uri = None
         if job.source is not None:
@@ -130,19 +130,22 @@ class Api:
     def _account(self) -> str:
         return str(self._service("sts").call("get_caller_identity")["Account"])
 
-    def _make_bucket(self, name: str) -> None:
+    def _make_bucket(self, account: str) -> None:
         """Makes the bucket of SageMaker's own tools, if the account does not have it."""
         s3 = self._service("s3")
+        region = self.jobs.region
+        name = f"sagemaker-{region}-{account}"
         try:
-            s3.call("head_bucket", Bucket=name)
-        except NotAllowed:
+            # anyone can guess the name, and own the bucket
+            s3.call("head_bucket", Bucket=name, ExpectedBucketOwner=account)
+        except NoCredentials:
             raise
         except AwsRefused as err:
             if err.code not in ("404", "NoSuchBucket", "NotFound"):
-                raise
+                msg = f"the bucket `{name}` cannot be used, so give `output_path`: {err}"
+                raise AwsRefused(msg, err.code, err.request_id) from err
         else:
             return
-        region = self.jobs.region
         where: dict[str, Any] = {}
         if region != "us-east-1":  # which may not be named
             where["CreateBucketConfiguration"] = {"LocationConstraint": region}

@@ -25,7 +25,6 @@ from ._request import AWSSageMakerJob, build_request
 from ._states import parse_job, parse_row
 
 if TYPE_CHECKING:
-    from torchx.schedulers.causes import Rule
     from torchx.schedulers.checkups import Checkup
 
     from ._client import Api
@@ -164,16 +163,10 @@ class AWSSageMakerScheduler(PublishedMethods, DockerWorkspaceMixin, Scheduler[Op
         return read_logs(self._api(snapshot.app_id), snapshot, replicas, query)
 
     def checkups(self) -> "Sequence[Checkup]":
-        """What jobs here need."""
-        from torchx.schedulers._aws.checkups import aws_checkups
+        """What jobs need here, and whether it is there: an account that may use SageMaker."""
+        from ._checkups import checkups
 
-        return aws_checkups("sagemaker", "list_training_jobs", MaxResults=1)
-
-    def cause_rules(self) -> "Sequence[Rule]":
-        """What the words of this backend mean."""
-        from ._causes import RULES
-
-        return RULES
+        return checkups()
 
     # -- ending -----------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from torchx._docker import in_parallel, pull
+from torchx._docker import in_parallel, missing_image, pull
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import BackendUnavailable, DockerRefused, JobStartError, TorchXError
 from torchx.schedulers._core.retry import with_retries
@@ -79,11 +79,7 @@ def pull_images(daemon: Daemon, images: Sequence[str], quiet: bool = False) -> N
             pull(daemon.client, image, sys.stderr if sys.stderr.isatty() and not quiet else None)
         except DockerRefused as err:
             if daemon.image_name(image) is None:
-                msg = (
-                    f"image `{image}` is not on this machine and cannot be pulled ({err}); "
-                    "check its name, and `docker login` where its registry needs it"
-                )
-                raise JobStartError(msg) from None
+                raise JobStartError(missing_image(image, err)) from None
             logger.warning("using the local image `%s`: %s", image, err)
 
 

@@ -5,6 +5,12 @@ from typing import Any
 from torchx._startup.lazy_logger import get_logger
 from torchx.schedulers._kube.apps.app import note_app
 from torchx.schedulers._kube.apps.gate import hold_pods
+from torchx.schedulers._kube.apps.indexed import (
+    Texts,
+    build_job_spec,
+    build_pod,
+    limits_of_failures,
+)
 from torchx.schedulers._kube.apps.labels import (
     ANNOTATION_APP,
     LABEL_ORGANIZATION,
@@ -14,12 +20,11 @@ from torchx.schedulers._kube.apps.labels import (
     role_labels,
 )
 from torchx.schedulers._kube.apps.pods import lay_over
-from torchx.specs.api import RetryPolicy, Role
+from torchx.specs.api import RetryPolicy
 
 from ._names import container_name, job_names
 from ._options import Opts
-from ._plan import Plan, spare_replicas
-from ._pod import Texts, build_pod
+from ._plan import Plan
 
 logger = get_logger(__name__)
 
@@ -40,15 +45,15 @@ def _job(plan: Plan, index: int, names: list[str], *, suspended: bool) -> dict[s
     rank0 = f"{names[0]}-0.{plan.name}" if plan.several and not single_first else "localhost"
     texts = Texts(plan.name, role.num_replicas)
     container = container_name(role.name)
-    pod = build_pod(role, texts, container, rank0, plan.opts, first=index == 0)
+    pod = build_pod(role, texts, container, rank0, plan.pods, first=index == 0)
     if plan.several:
         pod["spec"]["subdomain"] = plan.name
     lay_over(pod, plan.overlay(role.name))
     if len(names) > 1:
         hold_pods(pod, container, plan.name)
     pod["metadata"]["labels"] = {**(pod["metadata"].get("labels") or {}), **labels}
-    spec = build_job_spec(role, limits_of_failures(role, plan.ends_on_failure), plan.opts)
-    spec |= ttl(plan.opts)
+    spec = build_job_spec(role, limits_of_failures(role, plan.ends_on_failure))
+    spec |= {**deadline(plan.opts), **ttl(plan.opts)}
     if suspended:
         spec["suspend"] = True
     return {
@@ -64,44 +69,10 @@ def _job(plan: Plan, index: int, names: list[str], *, suspended: bool) -> dict[s
     }
 
 
-def build_job_spec(role: Role, limits: dict[str, int], opts: Opts) -> dict[str, Any]:
-    """The spec of the Job of a role, without its pods.
-
-    Args:
-        limits: how many failures it survives.
-    """
-    spec: dict[str, Any] = {
-        "completionMode": "Indexed",
-        "completions": role.num_replicas,
-        "parallelism": role.num_replicas,
-        **limits,
-        "podFailurePolicy": _DISRUPTIONS_DO_NOT_COUNT,
-    }
-    if opts.active_deadline_s is not None:
-        spec["activeDeadlineSeconds"] = opts.active_deadline_s
-    return spec
-
-
-_DISRUPTIONS_DO_NOT_COUNT = {
-    "rules": [
-        {
-            "action": "Ignore",
-            "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}],
-        }
-    ]
-}
-"""Evicted or preempted pods are replaced, beside the retries."""
-
-
-def limits_of_failures(role: Role, end: bool) -> dict[str, int]:
-    """How many failures the Job of a role survives."""
-    spare = spare_replicas(role)
-    if role.max_retries == 0 and end and spare == 0:
-        return {"backoffLimit": 0}
-    limits = {"backoffLimitPerIndex": role.max_retries}
-    if end:
-        limits["maxFailedIndexes"] = spare
-    return limits
+def deadline(opts: Opts) -> dict[str, int]:
+    """After what time the cluster ends what runs."""
+    seconds = opts.active_deadline_s
+    return {} if seconds is None else {"activeDeadlineSeconds": seconds}
 
 
 def ttl(opts: Opts) -> dict[str, int]:

@@ -4,15 +4,23 @@ from typing import Any
 
 from torchx.errors import UnsupportedRequest
 from torchx.schedulers._kube.apps.app import note_app
+from torchx.schedulers._kube.apps.indexed import (
+    ATTEMPT_FIELD,
+    Texts,
+    build_job_spec,
+    build_pod,
+    limits_of_failures,
+    limits_of_last_failure,
+    spare_replicas,
+)
 from torchx.schedulers._kube.apps.labels import ANNOTATION_APP, app_labels, role_labels
 from torchx.schedulers._kube.apps.pods import lay_over
 from torchx.schedulers._kube.apps.snapshots import JOB_SET_RESTARTS_LABEL
 from torchx.specs.api import RetryPolicy, Role
 
-from ._job import build_job_spec, limits_of_failures, ttl
+from ._job import deadline, ttl
 from ._names import container_name, job_names
-from ._plan import Plan, spare_replicas
-from ._pod import ATTEMPT_FIELD, Texts, build_pod
+from ._plan import Plan
 
 RESTART_FIELD = f"metadata.labels['{JOB_SET_RESTARTS_LABEL}']"
 
@@ -72,7 +80,7 @@ def _replicated(plan: Plan, index: int, names: list[str], rank0: str) -> dict[st
         Texts(plan.name, role.num_replicas),
         container_name(role.name),
         "localhost" if single_first else rank0,
-        plan.opts,
+        plan.pods,
         first=index == 0,
         attempt_field=RESTART_FIELD if _restarts_all(role) else ATTEMPT_FIELD,
     )
@@ -80,7 +88,7 @@ def _replicated(plan: Plan, index: int, names: list[str], rank0: str) -> dict[st
     labels = role_labels(plan.app, index, plan.name)
     pod["metadata"]["labels"] = {**(pod["metadata"].get("labels") or {}), **labels}
     limits = _limits(role, plan.ends_on_failure)
-    spec = {**build_job_spec(role, limits, plan.opts), "template": pod}
+    spec = {**build_job_spec(role, limits), **deadline(plan.opts), "template": pod}
     return {"name": names[index], "replicas": 1, "template": {"spec": spec}}
 
 
@@ -88,7 +96,7 @@ def _limits(role: Role, end: bool) -> dict[str, int]:
     """Of the Job of a role; what restarts all of the set is not retried within it."""
     if not _restarts_all(role):
         return limits_of_failures(role, end)
-    return {"backoffLimit": 0} if end else {"backoffLimitPerIndex": 0}
+    return limits_of_last_failure(end)
 
 
 def _restarts(roles: list[Role], names: list[str]) -> dict[str, Any]:

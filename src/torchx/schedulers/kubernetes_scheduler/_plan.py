@@ -6,7 +6,8 @@ from typing import Any
 
 from torchx.schedulers._core.checks import ends_on_failure
 from torchx.schedulers._kube.apps.labels import LABEL_QUEUE
-from torchx.specs.api import AppDef, Role
+from torchx.schedulers._kube.apps.pods import PodOptions
+from torchx.specs.api import AppDef
 
 from ._options import Opts
 
@@ -53,13 +54,24 @@ class Plan:
         """By which Kueue knows the objects; empty for no queue."""
         return {LABEL_QUEUE: self.opts.queue} if self.opts.queue else {}
 
+    @property
+    def pods(self) -> PodOptions:
+        """What the options say of pods."""
+        opts = self.opts
+        secret = [opts.image_secret] if opts.image_secret else []
+        return PodOptions(
+            service_account=opts.service_account,
+            priority_class=opts.priority_class,
+            node_selector=opts.node_selector,
+            pull_secrets=(*(opts.image_pull_secrets or ()), *secret),
+            env_from_secret=tuple(opts.env_from_secret or ()),
+            grace_s=opts.grace_s,
+            gpu_resource=opts.gpu_resource,
+            reserved_millicpu=opts.reserved_millicpu,
+            reserved_memmb=opts.reserved_memmb,
+            efa_device_count=opts.efa_device_count,
+        )
+
     def overlay(self, role: str) -> Mapping[str, Any]:
         """The user's own fields of the pods of a role."""
         return self.facts.overlays.get(role) or {}
-
-
-def spare_replicas(role: Role) -> int:
-    """How many replicas of a role may fail."""
-    if role.min_replicas is None:
-        return 0
-    return max(role.num_replicas - role.min_replicas, 0)

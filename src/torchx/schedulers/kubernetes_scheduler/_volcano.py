@@ -8,6 +8,7 @@ from typing import Any
 
 from torchx.schedulers._core.replicas import Replica, expand
 from torchx.schedulers._kube.apps.app import note_app
+from torchx.schedulers._kube.apps.indexed import check_image, spare_replicas
 from torchx.schedulers._kube.apps.labels import (
     ANNOTATION_APP,
     LABEL_REPLICA_ID,
@@ -30,8 +31,7 @@ from torchx.specs.api import RetryPolicy, Role
 
 from ._job import ttl
 from ._names import task_names
-from ._plan import Plan, spare_replicas
-from ._pod import check_image, pod_options
+from ._plan import Plan
 
 RETRY_POLICIES: dict[str, list[dict[str, str]]] = {
     RetryPolicy.REPLICA: [],
@@ -96,7 +96,7 @@ def _tasks(plan: Plan, index: int, name: str, rank0: str) -> Iterator[dict[str, 
     """A task for each replica of a role. What is the same in all of them is one object."""
     role = plan.app.roles[index]
     check_image(role)
-    options = pod_options(plan.opts)
+    options = plan.pods
     main, volumes = build_main(role, "", [], [], options)
     placement = {"nodeSelector": {}, **build_placement(role, options)}
     placement.pop("priorityClassName", None)  # of the Job

@@ -22,6 +22,8 @@ WATCH_ANSWER_S = 1.0
 SHORTEST_WAIT_S = 0.01
 POLL_S = 0.2
 """How often a job is looked at whose supervisor does not answer."""
+END_NOTICE_S = 0.2
+"""How long a cancel lets a job end, so that a look right after it finds what ended at once."""
 END_EXTRA_S = 15.0
 """How long the end of a job may take beyond its grace period before its supervisor is killed."""
 

@@ -163,6 +163,13 @@ def partition_gpus(
     if wanted <= 0:
         return None
     if not enabled:
+        wanted = sum(
+            r.num_replicas * max(r.resource.gpu, 0)
+            for r in app.roles
+            if ENV_CUDA_VISIBLE_DEVICES not in r.env  # such a role chooses its own
+        )
+        if wanted == 0:
+            return None
         return (
             f"the roles ask for {wanted} GPUs, but `auto_set_cuda_visible_devices` is off: "
             "every replica sees all GPUs of this machine"
@@ -182,6 +189,16 @@ def partition_gpus(
             param.env[ENV_CUDA_VISIBLE_DEVICES] = ",".join(map(str, range(at, at + gpus)))
             at += gpus
     return None
+
+
+def beyond_memory(app: AppDef, memory_mb: int) -> list[str]:
+    """Which roles ask for more memory than this machine has, in words; nothing is reserved."""
+    return [
+        f"role `{role.name}` asks for {role.resource.memMB} MB of memory, this machine has"
+        f" {memory_mb}: `local_cwd` limits none, and runs it with what there is"
+        for role in app.roles
+        if role.resource.memMB > memory_mb
+    ]
 
 
 def render_request(request: PopenRequest) -> str:

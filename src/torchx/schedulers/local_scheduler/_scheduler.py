@@ -2,7 +2,6 @@
 
 import builtins
 import os
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
@@ -39,6 +38,7 @@ from ._images import CWDImageProvider, ImageProvider
 from ._options import Opts
 from ._request import (
     PopenRequest,
+    beyond_memory,
     build_request,
     partition_gpus,
     render_request,
@@ -51,9 +51,16 @@ if TYPE_CHECKING:
     from ._record import JobRecord
     from ._store import Store
 
+logger = get_logger(__name__)
+
 AppId = str
 
 logger = get_logger(__name__)
+
+
+def _memory_mb() -> int:
+    """What this machine has."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20
 
 
 class LocalScheduler(Scheduler[Opts]):
@@ -145,7 +152,9 @@ class LocalScheduler(Scheduler[Opts]):
             request, app, opts.auto_set_cuda_visible_devices, self._cuda_device_count
         )
         if warning:
-            warnings.warn(warning, stacklevel=2)
+            logger.warning("%s", warning)
+        for text in beyond_memory(app, _memory_mb()):
+            logger.warning("%s", text)
         return request
 
     def _get_app_log_dir(self, app_id: str, cfg: Mapping[str, CfgVal]) -> str:
@@ -166,7 +175,7 @@ class LocalScheduler(Scheduler[Opts]):
         enabled = _as_opts(cfg).auto_set_cuda_visible_devices
         warning = partition_gpus(request, app, enabled, self._cuda_device_count)
         if warning:
-            warnings.warn(warning, stacklevel=2)
+            logger.warning("%s", warning)
 
     # -- submitting -------------------------------------------------------------------------
 
@@ -304,13 +313,17 @@ class LocalScheduler(Scheduler[Opts]):
     # -- ending -----------------------------------------------------------------------------
 
     def end(self, snapshot: AppSnapshot) -> None:
-        """Asks the supervisor of the job to end it."""
-        from ._client import request_cancel
+        """Asks the supervisor of the job to end it, and lets what ends at once do so.
+
+        A caller that looks once, right after it, then finds the job CANCELLED.
+        """
+        from ._client import END_NOTICE_S, request_cancel, wait_for_lock
 
         store = _store()
         record = store.read(snapshot.app_id)
         if record is not None:
             request_cancel(store, record)
+            wait_for_lock(store, record.app_id, END_NOTICE_S)
 
     def remove(self, snapshot: AppSnapshot) -> None:
         """Ends the job if it runs, waits for its end and removes its record and logs."""

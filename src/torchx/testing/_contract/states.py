@@ -20,6 +20,57 @@ def step():
 
 step()
 """
+RANKS = r"""
+import sys
+
+sys.exit('''
+[0]:[rank2]: Traceback (most recent call last):
+[0]:[rank2]:   File "/app/train.py", line 44, in <module>
+[0]:[rank2]:     dist.barrier()
+[1]:[rank3]: Traceback (most recent call last):
+[0]:[rank2]: RuntimeError: [gloo] Connection closed by peer [127.0.0.1]:1
+[1]:[rank3]:   File "/app/train.py", line 41, in step
+[1]:[rank3]:     rate = config["lr"]
+[1]:[rank3]:   File "/venv/lib/python3.11/site-packages/config.py", line 7, in __getitem__
+[1]:[rank3]:     return self.values[name]
+[1]:[rank3]: KeyError: 'lr'
+Traceback (most recent call last):
+  File "/venv/bin/torchrun", line 8, in <module>
+    sys.exit(main())
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+============================================================
+/app/train.py FAILED
+------------------------------------------------------------
+Failures:
+[1]:
+  time      : 2030-01-01_00:00:01
+  rank      : 2 (local_rank: 0)
+  exitcode  : 1 (pid: 8)
+  traceback : To enable traceback see: its documentation
+------------------------------------------------------------
+Root Cause (first observed failure):
+[0]:
+  time      : 2030-01-01_00:00:00
+  host      : node
+  rank      : 3 (local_rank: 1)
+  exitcode  : 1 (pid: 9)
+  error_file: <N/A>
+  traceback : To enable traceback see: its documentation
+============================================================''')
+"""
+NOTICES_THE_END_OF_ANOTHER = """
+import sys, time
+
+if sys.argv[1] == "0":
+    sys.stderr.write('''Traceback (most recent call last):
+  File "/app/train.py", line 41, in step
+ValueError: loss is NaN
+''')
+    sys.stderr.flush()
+    time.sleep(3600)  # as the agent of a node that ends after others
+time.sleep(2)
+raise RuntimeError("Connection closed by peer")
+"""
 KILLS_ITSELF = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
 
 
@@ -99,6 +150,43 @@ class StateContract(ContractParts):
         assert message["message"] == "ValueError: loss is NaN"
         callstack = message["extraInfo"]["py_callstack"]
         assert re.search(r"line 3, in step", callstack)
+
+    def test_the_exception_is_told_with_its_place(self, jobs: Jobs) -> None:
+        jobs.need("logs", "exit_codes")
+        app_id = jobs.run(jobs.python(RAISES))
+        told = "ValueError: loss is NaN (<string>:3 in step)"
+        assert f"worker/0 exited with code 1: {told}" in jobs.describe(app_id).msg
+        (failed,) = jobs.failed(app_id)
+        assert (failed.reason, failed.error) == ("exited with code 1", told)
+        assert failed.last_lines[-1] == "ValueError: loss is NaN"
+
+    def test_the_rank_that_failed_first_is_told(self, jobs: Jobs) -> None:
+        """As torchrun prints it: a rank whose peer has gone comes first, its summary last."""
+        jobs.need("logs", "exit_codes")
+        app_id = jobs.run(jobs.python(RANKS))
+        told = "rank 3: KeyError: 'lr' (/app/train.py:41 in step)"
+        assert told in jobs.describe(app_id).msg
+        message = json.loads(jobs.describe(app_id).structured_error_msg)["message"]
+        assert message["message"] == "KeyError: 'lr'"
+        assert message["extraInfo"]["rank"] == 3
+        (failed,) = jobs.failed(app_id)
+        assert failed.error == told
+        assert failed.last_lines[-1] == "KeyError: 'lr'"
+
+    def test_what_another_replica_has_raised_is_told_by_those_that_notice(
+        self, scheduler: Scheduler[Any], jobs: Jobs, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """Unless what a replica printed goes with it, as the backend ends it."""
+        jobs.need("logs", "exit_codes", "replica_statuses")
+        self.need_option(scheduler, "on_failure")
+        app = jobs.python(NOTICES_THE_END_OF_ANOTHER, macros.replica_id, num_replicas=2)
+        app_id = jobs.start(app)
+        found = watch(scheduler, app_id)
+        assert found.state is AppState.FAILED
+        told = "worker/0: ValueError: loss is NaN (/app/train.py:41 in step)"
+        said = f"{found.msg}\n{caplog.text}"
+        kept = any("loss is NaN" in line for line in jobs.lines(app_id))
+        assert f"replica worker/1 exited with code 1: {told}" in said or not kept
 
     def test_the_first_failure_is_the_one_that_ended_first(self, jobs: Jobs) -> None:
         jobs.need("exit_codes", "multi_role")

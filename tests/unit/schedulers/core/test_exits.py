@@ -1,16 +1,16 @@
-"""Exit codes in words and in JSON, and the exception in what a program printed."""
+"""Exit codes in words and in JSON."""
 
 import json
 
 import pytest
 
 from torchx.schedulers._core.exits import (
-    cause_in,
     describe_exit,
     exception_json,
     failure_json,
     from_shell,
     one_line_json,
+    with_extra,
 )
 
 
@@ -46,17 +46,12 @@ def test_json_has_the_shape_of_error_files() -> None:
     plain = json.loads(failure_json("killed by SIGTERM", -15, 3_999_999_999))
     assert plain == {"message": "killed by SIGTERM", "errorCode": -15, "timestamp": 3}
     traceback = "Traceback (most recent call last):\n  File x\nValueError: no"
-    raised = json.loads(exception_json(traceback, 1, None))["message"]
+    raised = json.loads(exception_json("ValueError: no", traceback, 1, None))["message"]
     assert (raised["message"], raised["errorCode"]) == ("ValueError: no", 1)
     assert raised["extraInfo"] == {"py_callstack": traceback, "timestamp": 0}
+    of_rank = exception_json("ValueError: no", traceback, 1, None, rank=3)
+    assert json.loads(of_rank)["message"]["extraInfo"]["rank"] == 3
+    assert json.loads(with_extra(of_rank, "rank", 4))["message"]["extraInfo"]["rank"] == 4
+    assert with_extra("no json", "rank", 4) == "no json"
     assert one_line_json('{\n"a": 1}') == '{"a": 1}'
     assert one_line_json("no json\n") == "no json\n"
-
-
-def test_the_cause_is_the_first_traceback_that_is_no_consequence() -> None:
-    head = "Traceback (most recent call last):\n  File x\n"
-    lost = f"{head}RuntimeError: Connection closed by peer"
-    cause = f"{head}ValueError: no"
-    assert cause_in(f"{lost}\nmore\n{cause}\n") == cause
-    assert cause_in(f"{lost}\n") == lost
-    assert cause_in("nothing") is None

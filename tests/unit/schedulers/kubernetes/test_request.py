@@ -12,10 +12,10 @@ import yaml
 
 from tests.fake_kube.pod_env import expanded
 from torchx.errors import InvalidInput, MountNotSupported
+from torchx.schedulers._kube.apps.indexed import Texts
 from torchx.schedulers._kube.apps.overlays import read_overlay
 from torchx.schedulers.kubernetes_scheduler import KubernetesJob, Opts, create_scheduler
 from torchx.schedulers.kubernetes_scheduler._plan import Facts
-from torchx.schedulers.kubernetes_scheduler._pod import Texts
 from torchx.schedulers.kubernetes_scheduler._request import build_request
 from torchx.specs import (
     AppDef,

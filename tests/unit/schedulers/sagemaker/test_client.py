@@ -10,8 +10,10 @@ import botocore.exceptions
 import pytest
 
 import torchx.schedulers.aws_sagemaker_scheduler as package
+from tests.unit.workspace.fake_daemon import BUILT_ID, FakeDaemon, running
 from torchx.errors import BackendUnavailable, InvalidInput, JobStartError
 from torchx.schedulers.aws_sagemaker_scheduler import create_scheduler
+from torchx.schedulers.checkups import Verdict
 from torchx.specs import AppDef, AppState, Resource, Role, Workspace, is_terminal, macros
 
 ARN = "arn:aws:iam::123456789012:role/service-role/Trainer"
@@ -200,6 +202,31 @@ def test_a_source_that_stays_behind_is_noted(aws, scheduler, folder, caplog):
     assert "made the bucket `sagemaker-eu-west-1-123456789012`" in caplog.text
 
 
+def test_a_bucket_of_somebody_else_is_not_used(aws, scheduler, folder):
+    refused = pytest.raises(InvalidInput, match=r"sagemaker-eu-west-1-123456789012.*`output_path`")
+    with aws.faulty("denied", "s3:HeadBucket"), refused:
+        scheduler.submit(app("train.py"), script_cfg(folder))
+    assert puts(aws) == []
+
+
+def test_an_image_that_is_pushed_is_submitted_by_its_digest(aws, scheduler, monkeypatch):
+    daemon = FakeDaemon()
+    digest = "sha256:" + "f" * 64
+    daemon.images[BUILT_ID] = BUILT_ID
+    daemon.pushes = [[{"aux": {"Tag": "t", "Digest": digest, "Size": 1}}]]
+    of = app("-c", "true")
+    of.roles[0].image = BUILT_ID
+    with running(daemon) as url:
+        monkeypatch.setenv("DOCKER_HOST", url)
+        info = scheduler.submit_dryrun(of, cfg(image_repo="example.com/team/img"))
+        tag = f"example.com/team/img:{BUILT_ID.removeprefix('sha256:')}"
+        assert info.request.job_def["AlgorithmSpecification"]["TrainingImage"] == tag
+        app_id = scheduler.schedule(info)
+    sent = aws.admin("sagemaker/request", {"name": app_id})["AlgorithmSpecification"]
+    assert sent["TrainingImage"] == f"example.com/team/img@{digest}"
+    assert of.roles[0].image == BUILT_ID
+
+
 @pytest.mark.parametrize(
     ("fault", "words"), [("expired", "have expired.*aws sso login"), ("denied", "not authorized")]
 )
@@ -339,11 +366,49 @@ def test_waiting_goes_on_where_jobs_may_not_be_listed(aws, scheduler):
     assert [scheduler.describe(name).state for name in names] == [AppState.SUCCEEDED] * 2
 
 
+def test_no_line_of_a_hundred_instances_is_lost(aws, scheduler):
+    like = scheduler.submit_dryrun(app("-c", "true", num_replicas=100), cfg()).request.job_def
+    like["TrainingJobName"] = "wide"
+    aws.admin("sagemaker/ended", {"count": 1, "like": like})
+    began_ms = time.time_ns() // 1_000_000 - 600_000
+    for k in range(100):
+        lines = [[began_ms + 100 * i + k, f"{k}:{i}"] for i in range(200)]
+        stream = f"wide-0/algo-{k + 1}-1700000000"
+        body = {"group": "/aws/sagemaker/TrainingJobs", "stream": stream, "lines": lines}
+        aws.admin("logs/write", body)
+    aws.requests(forget=True)
+    text = "".join(block.text for block in scheduler.log_blocks("wide-0"))
+    # in the order of time, which goes from instance to instance
+    assert text.splitlines() == [f"{k}:{i}" for i in range(200) for k in range(100)]
+    assert len(aws.calls()) <= 6
+    assert [*scheduler.log_iter("wide-0", "w", 42)] == [f"42:{i}\n" for i in range(200)]
+
+
 def test_an_end_that_comes_too_late_is_no_error(aws, scheduler):
     app_id = scheduler.submit(app("-c", "true"), cfg())
     end(scheduler, app_id)
     scheduler._api().stop(app_id)
     scheduler.cancel(app_id)
+
+
+def test_a_checkup_tells_the_account_and_what_it_may_not_do(aws, scheduler, monkeypatch):
+    def findings():
+        return {c.name: (f.verdict, f.text) for c in scheduler.checkups() for f in [c.check()]}
+
+    account = "account 123456789012 in eu-west-1, as arn:aws:iam::123456789012:user/tester"
+    jobs = (Verdict.OK, "they can be listed")
+    assert findings() == {"account": (Verdict.OK, account), "training jobs": jobs}
+    with aws.faulty("denied", "sagemaker", times=-1):
+        verdict, text = findings()["training jobs"]
+    assert verdict is Verdict.BROKEN
+    assert "not authorized" in text
+    with aws.faulty("expired", times=-1):
+        assert findings()["account"][0] is Verdict.BROKEN
+    monkeypatch.delenv("AWS_DEFAULT_REGION")
+    assert findings() == {"account": (Verdict.NEUTRAL, "not set up: no region of AWS")}
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    (verdict, text) = findings()["account"]
+    assert (verdict, text) == (Verdict.NEUTRAL, "not set up: there are no credentials for AWS")
 
 
 # -- clients of the published packages -----------------------------------------------------------

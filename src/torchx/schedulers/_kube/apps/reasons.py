@@ -11,6 +11,8 @@ Object = Mapping[str, Any]
 _USUAL = ("ContainerCreating", "PodInitializing")
 """Reasons of a container that starts; they say nothing."""
 _EXPLAINING = ("FailedCreate", "FailedMount", "FailedScheduling", "FailedAttachVolume")
+_OF_A_GROUP = "Unschedulable"
+"""Volcano's reason of all events about a group of pods that does not fit."""
 
 
 @dataclass(frozen=True)
@@ -88,13 +90,35 @@ def waiting_reason(pod: Object) -> str:
     return ""
 
 
+def disturbance(pod: Object) -> str:
+    """Why a pod that has not ended will not last: its node is lost, or it is being evicted."""
+    status = pod.get("status") or {}
+    found = _condition(pod, "DisruptionTarget")
+    if found is None and status.get("reason"):
+        found = status
+    if found is None:
+        return ""
+    return " ".join(f"{found['reason']}: {found.get('message', '')}".strip(": ").split())
+
+
 def explanation(events: Iterable[Object]) -> str:
     """The latest event that says why something does not start; empty for none."""
-    told = [e for e in events if e.get("type") == "Warning" and e.get("reason") in _EXPLAINING]
+    told = [e for e in events if _explains(e)]
     if not told:
         return ""
-    latest = max(told, key=_event_time)
+    latest = max(told, key=lambda event: (not _is_usual(event), _event_time(event)))
     return f"{latest['reason']}: {' '.join(str(latest.get('message', '')).split())}"
+
+
+def _explains(event: Object) -> bool:
+    if event.get("reason") == _OF_A_GROUP:
+        return True
+    return event.get("type") == "Warning" and event.get("reason") in _EXPLAINING
+
+
+def _is_usual(event: Object) -> bool:
+    """Whether Volcano says it of every group that it has not placed yet."""
+    return "tasks in gang unschedulable" in str(event.get("message"))
 
 
 def _event_time(event: Object) -> str:

@@ -1,9 +1,12 @@
-"""Builds the pod of a role for Indexed Jobs: one template for all of its replicas. Pure."""
+"""Builds Indexed Jobs of roles: one template of a pod for all replicas of a role. Pure."""
 
 from typing import Any
 
 from torchx.errors import InvalidInput
-from torchx.schedulers._kube.apps.pods import (
+from torchx.settings import ENV_TORCHX_ATTEMPT, ENV_TORCHX_IMAGE, ENV_TORCHX_RANK0_HOST
+from torchx.specs.api import Role, macros
+
+from .pods import (
     ANNOTATION_ISTIO_SIDECAR,
     PLACEHOLDER_FIELD_PATH,
     PodOptions,
@@ -12,11 +15,7 @@ from torchx.schedulers._kube.apps.pods import (
     escaped,
     field_variable,
 )
-from torchx.schedulers._kube.apps.snapshots import FAILURES_ANNOTATION, INDEX_ANNOTATION
-from torchx.settings import ENV_TORCHX_ATTEMPT, ENV_TORCHX_IMAGE, ENV_TORCHX_RANK0_HOST
-from torchx.specs.api import Role, macros
-
-from ._options import Opts
+from .snapshots import FAILURES_ANNOTATION, INDEX_ANNOTATION
 
 INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
 ATTEMPT_FIELD = f"metadata.annotations['{FAILURES_ANNOTATION}']"
@@ -62,29 +61,12 @@ class Texts:
         return f"$({INDEX_VARIABLE})".join(parts)
 
 
-def pod_options(opts: Opts) -> PodOptions:
-    """What the options say of pods."""
-    pull = [*(opts.image_pull_secrets or ()), *([opts.image_secret] if opts.image_secret else ())]
-    return PodOptions(
-        service_account=opts.service_account,
-        priority_class=opts.priority_class,
-        node_selector=opts.node_selector,
-        pull_secrets=tuple(pull),
-        env_from_secret=tuple(opts.env_from_secret or ()),
-        grace_s=opts.grace_s,
-        gpu_resource=opts.gpu_resource,
-        reserved_millicpu=opts.reserved_millicpu,
-        reserved_memmb=opts.reserved_memmb,
-        efa_device_count=opts.efa_device_count,
-    )
-
-
 def build_pod(
     role: Role,
     texts: Texts,
     container: str,
     rank0_host: str,
-    opts: Opts,
+    options: PodOptions,
     *,
     first: bool,
     attempt_field: str = ATTEMPT_FIELD,
@@ -101,15 +83,14 @@ def build_pod(
     env = build_env(role, texts, rank0_host, attempt_field)
     if first and role.num_replicas > 1 and texts.rank0:
         args = ["sh", "-c", RANK0_PREFIX, "sh", *args]
-    pod = pod_options(opts)
-    main, volumes = build_main(role, container, args, env, pod)
+    main, volumes = build_main(role, container, args, env, options)
     return {
         "metadata": {"annotations": {ANNOTATION_ISTIO_SIDECAR: "false"}},
         "spec": {
             "restartPolicy": "Never",
             "containers": [main],
             "volumes": volumes,
-            **build_placement(role, pod),
+            **build_placement(role, options),
         },
     }
 
@@ -146,3 +127,55 @@ def build_variable(name: str, value: str, texts: Texts) -> dict[str, Any]:
     if value.startswith(PLACEHOLDER_FIELD_PATH):
         return field_variable(name, value.removeprefix(PLACEHOLDER_FIELD_PATH))
     return {"name": name, "value": texts.fill(value)}
+
+
+# -- Jobs ----------------------------------------------------------------------------------------
+
+
+def build_job_spec(role: Role, limits: dict[str, int]) -> dict[str, Any]:
+    """The spec of the Job of a role, without its pods.
+
+    Args:
+        limits: how many failures it survives.
+    """
+    return {
+        "completionMode": "Indexed",
+        "completions": role.num_replicas,
+        "parallelism": role.num_replicas,
+        **limits,
+        "podFailurePolicy": _DISRUPTIONS_DO_NOT_COUNT,
+    }
+
+
+_DISRUPTIONS_DO_NOT_COUNT = {
+    "rules": [
+        {
+            "action": "Ignore",
+            "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}],
+        }
+    ]
+}
+"""Evicted or preempted pods are replaced, beside the retries."""
+
+
+def limits_of_failures(role: Role, end: bool) -> dict[str, int]:
+    """How many failures the Job of a role survives."""
+    spare = spare_replicas(role)
+    if role.max_retries == 0 and end and spare == 0:
+        return {"backoffLimit": 0}
+    limits = {"backoffLimitPerIndex": role.max_retries}
+    if end:
+        limits["maxFailedIndexes"] = spare
+    return limits
+
+
+def limits_of_last_failure(end: bool) -> dict[str, int]:
+    """Of a Job that is not retried within itself, but together with others."""
+    return {"backoffLimit": 0} if end else {"backoffLimitPerIndex": 0}
+
+
+def spare_replicas(role: Role) -> int:
+    """How many replicas of a role may fail."""
+    if role.min_replicas is None:
+        return 0
+    return max(role.num_replicas - role.min_replicas, 0)

@@ -1,0 +1,6 @@
+"""``python -m torchx``: the command line."""
+
+from torchx.cli.main import main
+
+if __name__ == "__main__":
+    main()
