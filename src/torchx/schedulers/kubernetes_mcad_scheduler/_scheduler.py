@@ -246,7 +246,7 @@ class KubernetesMCADScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
 
     def cause_rules(self) -> "Sequence[Rule]":
         """What the words of this backend mean."""
-        from torchx.schedulers._kube.apps.causes import RULES
+        from ._causes import RULES
 
         return RULES
 
