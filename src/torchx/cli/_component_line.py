@@ -67,7 +67,5 @@ def _component_failure(name: str, err: Exception) -> NoReturn:
     _output.log().debug("traceback", exc_info=err)
     text = str(err)
     message = text if name in text else f"component `{name}`: {text}"
-    # the command line is right if the component, or the package that it may be in, is broken
-    broken = isinstance(err, ComponentValidationException) or err.__cause__ is not None
-    code = 1 if broken else 2
+    code = 1 if isinstance(err, ComponentValidationException) else 2
     _output.fail(message, kind=type(err).__name__, code=code)
