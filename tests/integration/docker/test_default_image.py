@@ -42,11 +42,22 @@ def newest(repository: str) -> str:
 def built() -> Iterator[Callable[..., str]]:
     """Builds images with tags of their own, which are removed afterwards."""
     tags = []
+    name = uuid.uuid4().hex
 
     def build(context: Path, *options: str) -> str:
         tags.append(f"torchx-test/default:{uuid.uuid4().hex[:12]}")
         done = run(
-            "docker", "build", "--network", "none", "-q", *options, "-t", tags[-1], str(context)
+            "docker",
+            "build",
+            "--network",
+            "none",
+            "--build-arg",
+            f"BUILD={name}",
+            "-q",
+            *options,
+            "-t",
+            tags[-1],
+            str(context),
         )
         assert done.returncode == 0, done.stderr
         return tags[-1]
@@ -54,6 +65,7 @@ def built() -> Iterator[Callable[..., str]]:
     yield build
     for tag in reversed(tags):
         run("docker", "rmi", "-f", tag)
+    run("docker", "image", "prune", "-f", "--filter", f"label=torchx.pytorch.org/build={name}")
 
 
 def wheels(folder: Path, *more: str) -> Path:
