@@ -6,16 +6,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from torchx._startup.dataclass import replace
-from torchx.schedulers._kube.apps.app import ended_mark, group_jobs, parse_app
+from torchx.schedulers._kube.apps.app import ended_mark, group_jobs, main_container, parse_app
 from torchx.schedulers._kube.apps.clusters import Clusters
 from torchx.schedulers._kube.apps.labels import label_value
 from torchx.schedulers._kube.apps.overlays import read_overlay
 from torchx.schedulers._kube.apps.snapshots import build_snapshot, sum_states
 from torchx.schedulers.api import (
     AppSnapshot,
+    ExecRequest,
     LogChunk,
     LogQuery,
     ReplicaKey,
+    ReplicaSnapshot,
     Scheduler,
     SchedulerFeatures,
 )
@@ -30,6 +32,7 @@ from ._states import READER, is_going, is_over, why_not, wrapper_state
 if TYPE_CHECKING:
     from torchx.schedulers._kube.apps.look import Looked
     from torchx.schedulers._kube.calls import Kind
+    from torchx.schedulers._kube.pods import PodPort
     from torchx.schedulers.causes import Rule
     from torchx.schedulers.checkups import Checkup
 
@@ -44,6 +47,8 @@ _V1BETA1 = SchedulerFeatures(
     exit_codes=True,
     mounts=True,
     event_wait=True,
+    execute=True,
+    port_forward=True,
 )
 FEATURES = {
     "v1beta1": _V1BETA1,
@@ -227,6 +232,24 @@ class KubernetesMCADScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         from torchx.schedulers._kube.apps.causes import RULES
 
         return RULES
+
+    # -- inside a replica -------------------------------------------------------------------
+
+    def execute(self, snapshot: AppSnapshot, replica: ReplicaSnapshot, request: ExecRequest) -> int:
+        """Runs a command in the container of the replica."""
+        from torchx.schedulers._kube.pods import execute
+
+        home, namespace, _ = self._clusters.place(snapshot.app_id)
+        looked, pod = self._looked(snapshot.app_id), replica.native_id
+        container = "" if looked is None else main_container(looked.app, pod)
+        return execute(self._clusters.kube(home), namespace, pod, container, request)
+
+    def open_port(self, snapshot: AppSnapshot, replica: ReplicaSnapshot, port: int) -> "PodPort":
+        """A connection to a port of the pod, through the API server."""
+        from torchx.schedulers._kube.pods import PodPort
+
+        home, namespace, _ = self._clusters.place(snapshot.app_id)
+        return PodPort(self._clusters.kube(home), namespace, replica.native_id, port)
 
     # -- ending -----------------------------------------------------------------------------
 
