@@ -221,23 +221,6 @@ class KubernetesMCADScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         kind = self._kind or KINDS["v1beta1"]
         return read_logs(kube, place, replicas, query, start, kind, READER)
 
-    # -- inside a replica -------------------------------------------------------------------
-
-    def execute(self, snapshot: AppSnapshot, replica: ReplicaSnapshot, request: ExecRequest) -> int:
-        """Runs a command in the container of the replica, which is called as its pod."""
-        from torchx.schedulers._kube.pods import execute
-
-        home, namespace, _ = self._clusters.place(snapshot.app_id)
-        pod = replica.native_id
-        return execute(self._clusters.kube(home), namespace, pod, pod, request)
-
-    def open_port(self, snapshot: AppSnapshot, replica: ReplicaSnapshot, port: int) -> "PodPort":
-        """A connection to a port of the pod, through the API server."""
-        from torchx.schedulers._kube.pods import PodPort
-
-        home, namespace, _ = self._clusters.place(snapshot.app_id)
-        return PodPort(self._clusters.kube(home), namespace, replica.native_id, port)
-
     def checkups(self) -> "Sequence[Checkup]":
         """What jobs of this scheduler need, for ``torchx doctor``."""
         from ._checkups import checkups
