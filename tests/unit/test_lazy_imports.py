@@ -77,6 +77,13 @@ LISTED = [
     Waits("torchx.schedulers._kube.*", "torchx.schedulers._kube.*", CLIENT),
     Waits("torchx.schedulers.local_scheduler._compat", "torchx.schedulers.local_*", CLIENT),
     Waits("torchx.runner._calls", "torchx.runner.events", CLIENT),
+    Waits("torchx.runner._changes", "torchx._outages", CLIENT),
+    Waits("torchx.runner._async_verbs", "torchx.*", "for coroutines alone, which load asyncio"),
+    Waits("torchx.runner.api", "torchx.runner._portability", "for `strict` alone"),
+    Waits("torchx.cli.cmd_run", "torchx.cli._portability", "for several schedulers alone"),
+    Waits("torchx.runner._changes", "torchx.runner._watching", CLIENT),
+    Waits("torchx.runner._recorded", "torchx.runner._requests", CLIENT),
+    Waits("torchx.runner._session", "torchx.runner._resolved", TEXT),
     Waits("torchx.runner._inside", "torchx.schedulers._core.ports", CLIENT),
     Waits("torchx.runner.api", "torchx.runner._watching", CLIENT),
     Waits("torchx.runner.api", "torchx._outages", CLIENT),
@@ -106,6 +113,7 @@ REPLACED = {
     "torchx.schedulers.aws_sagemaker_scheduler._compat -> torchx.schedulers.aws_sagemaker_scheduler": "",  # noqa: E501 - one name
     "torchx.schedulers.aws_batch_scheduler._compat -> torchx.schedulers.aws_batch_scheduler": "",
     "torchx.schedulers.docker_scheduler._compat -> torchx.schedulers.docker_scheduler": "",
+    "torchx.schedulers.kubernetes_scheduler._compat -> torchx.schedulers.kubernetes_scheduler": "",
     "torchx.schedulers.local_scheduler._scheduler -> torchx.schedulers.local_scheduler": "",
     "torchx.schedulers.slurm_scheduler._compat -> torchx.schedulers.slurm_scheduler": "",
 }
