@@ -113,6 +113,7 @@ REPLACED = {
     "torchx.schedulers.aws_sagemaker_scheduler._compat -> torchx.schedulers.aws_sagemaker_scheduler": "",  # noqa: E501 - one name
     "torchx.schedulers.aws_batch_scheduler._compat -> torchx.schedulers.aws_batch_scheduler": "",
     "torchx.schedulers.docker_scheduler._compat -> torchx.schedulers.docker_scheduler": "",
+    "torchx.schedulers.kubernetes_scheduler._compat -> torchx.schedulers.kubernetes_scheduler": "",
     "torchx.schedulers.local_scheduler._scheduler -> torchx.schedulers.local_scheduler": "",
     "torchx.schedulers.slurm_scheduler._compat -> torchx.schedulers.slurm_scheduler": "",
 }

@@ -150,7 +150,7 @@ class KubernetesMCADScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
             app = marked(app)
         snapshot = build_snapshot(app, READER)
         waiting = [r for r in snapshot.replicas if r.state is AppState.PENDING]
-        if waiting and not snapshot.cancelled and not snapshot.message:
+        if waiting and not snapshot.cancelled and not any(r.reason for r in waiting):
             told = explain(kube, app, is_over)
             told = told or {key: why_not(wrapper) for key, wrapper in app.jobs.items()}
             snapshot = build_snapshot(app, READER, told)
@@ -246,7 +246,7 @@ class KubernetesMCADScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
 
     def cause_rules(self) -> "Sequence[Rule]":
         """What the words of this backend mean."""
-        from torchx.schedulers._kube.apps.causes import RULES
+        from ._causes import RULES
 
         return RULES
 
