@@ -103,6 +103,14 @@ class Rules:
         """Names that are never in the workspace, at any depth."""
         return self._skipped
 
+    def of_one_name(self) -> "dict[str, Callable[[str], object]]":
+        """The patterns that leave out one name in the root, each with its test of a name."""
+        return {
+            p.text: _part_matcher(p.text)
+            for p in self._patterns
+            if not p.takes_in and "/" not in p.text and p.text.strip("*")
+        }
+
     def asks_for(self, path: str) -> bool:
         """True if a ``!`` pattern that spells the name of this file out takes it in."""
         scope = self._above_asked(path)

@@ -13,6 +13,7 @@ from torchx._projects import walk as _walk
 from torchx._projects.entry import Entry, size_text
 from torchx._projects.ignore import Rules, literal_pattern
 from torchx._projects.messages import unreadable
+from torchx._projects.top_only import warn_of_top_only
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import InvalidInput, WorkspaceNotFound
 
@@ -170,7 +171,9 @@ def _project(
         mode = stat.S_IMODE(status.st_mode)
         return [Entry(where, "file", mode, status.st_size, None, path, None, status)], []
     rules = _walk.local_rules(path, IGNORE_FILES, skip_default=skip_default)
-    return _local_project(path, place, rules, leave_out)
+    found, leaving = _local_project(path, place, rules, leave_out)
+    warn_of_top_only(rules, path, found)
+    return found, leaving
 
 
 def _place_of_file(name: str, place: str, before: dict[str, Entry]) -> str:

@@ -7,9 +7,9 @@ if TYPE_CHECKING:
 USAGE = "torchx [-q] [--log_level LEVEL] [--color WHEN] COMMAND [ARGS ...]"
 
 _COMMANDS = {
-    "builtins": "list the components that come along",
+    "builtins": "list the built-in components",
     "cancel": "cancel an app",
-    "completion": "print what makes a shell complete words",
+    "completion": "print the script for completion in your shell",
     "configure": "write a .torchxconfig to fill in",
     "delete": "delete an app from its scheduler (also: rm)",
     "describe": "show the definition of an app",

@@ -125,7 +125,7 @@ class RootParser(Parser):
         """An option of a command, in front of it, is not one of ours that is spelt wrong."""
         head, _, rest = message.partition(":")
         if head == "unrecognized arguments" and not rest.strip().startswith(("--l", "--c", "--v")):
-            return " Options of a command stand behind its name."
+            return " Options of a command follow its name."
         return super()._suggestion(message)
 
     def format_help(self) -> str:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 MISSING_COMPONENT_ERROR_MSG = (
     "missing component name: give one (`torchx run COMPONENT`), or set a default one with"
     " `component = NAME` in section [cli:run] of .torchxconfig;"
-    " `torchx builtins` lists the components that come along"
+    " `torchx builtins` lists the built-in components"
 )
 
 

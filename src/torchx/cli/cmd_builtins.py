@@ -1,4 +1,4 @@
-"""``torchx builtins``: the components that come along."""
+"""``torchx builtins``: the built-in components, and those of packages."""
 
 import argparse
 import sys
@@ -22,7 +22,7 @@ class CmdBuiltins(SubCommand):
     """Lists components, or prints the source of one."""
 
     def add_arguments(self, subparser: argparse.ArgumentParser) -> None:
-        subparser.description = "List the components that come along, or print the source of one."
+        subparser.description = "List the built-in components, or print the source of one."
         subparser.epilog = EPILOG
         subparser.add_argument(
             "--print",

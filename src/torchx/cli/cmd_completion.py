@@ -1,4 +1,4 @@
-"""``torchx completion``: what makes a shell complete words of torchx."""
+"""``torchx completion``: a script with which a shell completes commands."""
 
 import argparse
 

@@ -107,7 +107,7 @@ def test_an_unknown_flag_is_usage_and_a_similar_one_is_named(call: Callable[...,
 def test_an_option_of_a_command_in_front_of_it_is_explained(call: Callable[..., Any]) -> None:
     result = call("--json", "list")
     assert result.code == 2
-    assert "Options of a command stand behind its name" in result.err
+    assert "Options of a command follow its name" in result.err
     assert "Did you mean" not in result.err
 
 

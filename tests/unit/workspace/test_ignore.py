@@ -1,10 +1,14 @@
 """The grammar of ignore files, against a table, a slow matcher, and what makes no sense."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.unit.workspace.trees import ignore, make
 from torchx._projects.ignore import Pattern, Rules, parse
+from torchx._projects.tree import scan
 from torchx.errors import InvalidInput
 
 
@@ -184,3 +188,21 @@ def test_a_walk_keeps_what_the_slow_matcher_keeps(paths, lines):
     files = sorted(files - above)  # a path is a file or a folder
     text = "\n".join("!" * takes_in + "/".join(parts) for takes_in, parts in lines)
     assert kept(text, files) == slow_kept(text, files)
+
+
+def test_a_pattern_that_was_meant_for_every_level_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    make(tmp_path, "a.py", "pkg/b.pyc", "pkg/c.pyc", "pkg/data/d", "top.log", "pkg/e.log")
+    ignore(tmp_path, "*.pyc\n*.log\ndata\n*.gone\n*\n!pkg\n!a.py\n")
+    found = [entry.path for entry in scan(str(tmp_path))]
+    assert "pkg/b.pyc" in found
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == 2
+    assert "`*.pyc`" in told[0]
+    assert "`pkg/b.pyc` goes along, write `**/*.pyc`" in told[0]
+    assert "`data`" in told[1]
+    caplog.clear()
+    ignore(tmp_path, "**/*.pyc\n**/data\n")
+    scan(str(tmp_path))
+    assert caplog.records == []

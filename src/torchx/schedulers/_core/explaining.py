@@ -11,7 +11,7 @@ from .causes import explain as explain_snapshot
 from .responses import DescribeAppResponse
 from .snapshot import AppSnapshot, ReplicaSnapshot
 from .tracebacks import place_of, raised_by
-from .verbs import LogReader, with_causes
+from .verbs import LogReader, telling_lines, with_causes
 
 LAST_LINES = 10
 """How many of a failed replica's last lines are evidence."""
@@ -31,7 +31,7 @@ def explain(snapshot: AppSnapshot, reader: LogReader | None, words: Sequence[Rul
         snapshot = with_causes(snapshot, reader)
         failed = failed_replica(snapshot)
         assert failed is not None  # what they printed takes no failure back
-        lines = reader.last_lines(failed, LAST_LINES) if reader is not None else []
+        lines = telling_lines(failed, reader, LAST_LINES) if reader is not None else []
     except TorchXError:  # logs that cannot be read explain nothing
         return explain_snapshot(snapshot, rules)
     return explain_snapshot(snapshot, rules, trace_of(failed, lines))

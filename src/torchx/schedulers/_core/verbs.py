@@ -123,7 +123,7 @@ def failed_replicas(
             reason=replica.ending,
             log_path=replica.log_path,
             last_lines=(
-                _telling_lines(replica, reader, max_lines)
+                telling_lines(replica, reader, max_lines)
                 if reader is not None and i < LAST_LINES_OF
                 else []
             ),
@@ -133,7 +133,7 @@ def failed_replicas(
     ]
 
 
-def _telling_lines(replica: ReplicaSnapshot, reader: LogReader, count: int) -> list[str]:
+def telling_lines(replica: ReplicaSnapshot, reader: LogReader, count: int) -> list[str]:
     """The last lines of a replica; those of its exception, where others were printed later."""
     lines = reader.last_lines(replica, count)
     raised = raised_by(replica.error)

@@ -25,6 +25,8 @@ from ._request import AWSSageMakerJob, build_request
 from ._states import parse_job, parse_row
 
 if TYPE_CHECKING:
+    from torchx.schedulers.checkups import Checkup
+
     from ._client import Api
 
 BACKEND = "aws_sagemaker"
@@ -159,6 +161,12 @@ class AWSSageMakerScheduler(PublishedMethods, DockerWorkspaceMixin, Scheduler[Op
         from ._logs import read_logs
 
         return read_logs(self._api(snapshot.app_id), snapshot, replicas, query)
+
+    def checkups(self) -> "Sequence[Checkup]":
+        """What jobs need here, and whether it is there: an account that may use SageMaker."""
+        from ._checkups import checkups
+
+        return checkups()
 
     # -- ending -----------------------------------------------------------------------------
 

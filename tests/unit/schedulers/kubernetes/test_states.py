@@ -114,6 +114,16 @@ def test_a_pod_that_was_disrupted_is_replaced():
     assert states(app_of(worker(1)), [disrupted]) == [S.PENDING]
 
 
+def test_a_node_that_is_lost_is_told():
+    taint = condition("DisruptionTarget", "DeletionByTaintManager", "Taint manager: deleting")
+    found = snapshot(app_of(worker()), [running(0), running(1, conditions=[taint], deleted=True)])
+    assert [replica.state for replica in found.replicas] == [S.RUNNING, S.RUNNING]
+    assert found.message == "w/1: DeletionByTaintManager: Taint manager: deleting"
+    lost = pod(1, phase="Unknown", reason="NodeLost", message="Node n1 is unresponsive")
+    found = snapshot(app_of(worker()), [running(0), lost])
+    assert found.message == "w/1: NodeLost: Node n1 is unresponsive"
+
+
 def test_a_failure_that_is_retried_is_not_for_good():
     jobs = app_of(worker(1, max_retries=1))
     assert states(jobs, [ended(0, 3)]) == [S.PENDING]

@@ -13,6 +13,7 @@ import torchx.schedulers.aws_sagemaker_scheduler as package
 from tests.unit.workspace.fake_daemon import BUILT_ID, FakeDaemon, running
 from torchx.errors import BackendUnavailable, InvalidInput, JobStartError
 from torchx.schedulers.aws_sagemaker_scheduler import create_scheduler
+from torchx.schedulers.checkups import Verdict
 from torchx.specs import AppDef, AppState, Resource, Role, Workspace, is_terminal, macros
 
 ARN = "arn:aws:iam::123456789012:role/service-role/Trainer"
@@ -388,6 +389,26 @@ def test_an_end_that_comes_too_late_is_no_error(aws, scheduler):
     end(scheduler, app_id)
     scheduler._api().stop(app_id)
     scheduler.cancel(app_id)
+
+
+def test_a_checkup_tells_the_account_and_what_it_may_not_do(aws, scheduler, monkeypatch):
+    def findings():
+        return {c.name: (f.verdict, f.text) for c in scheduler.checkups() for f in [c.check()]}
+
+    account = "account 123456789012 in eu-west-1, as arn:aws:iam::123456789012:user/tester"
+    jobs = (Verdict.OK, "they can be listed")
+    assert findings() == {"account": (Verdict.OK, account), "training jobs": jobs}
+    with aws.faulty("denied", "sagemaker", times=-1):
+        verdict, text = findings()["training jobs"]
+    assert verdict is Verdict.BROKEN
+    assert "not authorized" in text
+    with aws.faulty("expired", times=-1):
+        assert findings()["account"][0] is Verdict.BROKEN
+    monkeypatch.delenv("AWS_DEFAULT_REGION")
+    assert findings() == {"account": (Verdict.NEUTRAL, "not set up: no region of AWS")}
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    (verdict, text) = findings()["account"]
+    assert (verdict, text) == (Verdict.NEUTRAL, "not set up: there are no credentials for AWS")
 
 
 # -- clients of the published packages -----------------------------------------------------------

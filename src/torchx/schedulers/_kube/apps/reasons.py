@@ -90,6 +90,17 @@ def waiting_reason(pod: Object) -> str:
     return ""
 
 
+def disturbance(pod: Object) -> str:
+    """Why a pod that has not ended will not last: its node is lost, or it is being evicted."""
+    status = pod.get("status") or {}
+    found = _condition(pod, "DisruptionTarget")
+    if found is None and status.get("reason"):
+        found = status
+    if found is None:
+        return ""
+    return " ".join(f"{found['reason']}: {found.get('message', '')}".strip(": ").split())
+
+
 def explanation(events: Iterable[Object]) -> str:
     """The latest event that says why something does not start; empty for none."""
     told = [e for e in events if _explains(e)]

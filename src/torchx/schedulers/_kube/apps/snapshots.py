@@ -10,7 +10,7 @@ from torchx.specs.api import is_terminal
 
 from .app import App, NotedRole, Object, condition, ended_mark, queue_of
 from .labels import LABEL_REPLICA_ID
-from .reasons import parse_ns, waiting_reason, why_ended
+from .reasons import disturbance, parse_ns, waiting_reason, why_ended
 
 INDEX_ANNOTATION = "batch.kubernetes.io/job-completion-index"
 FAILURES_ANNOTATION = "batch.kubernetes.io/job-index-failure-count"
@@ -71,6 +71,8 @@ class Fate:
         reason = ended.reason if ended is not None and state is AppState.FAILED else ""
         if state is AppState.PENDING:
             reason = waiting_reason(pod)
+        elif state in (AppState.RUNNING, AppState.UNKNOWN):
+            reason = disturbance(pod)
         if ended is not None and condition(pod, "DisruptionTarget") is not None:
             reason = ended.reason  # also of one that is replaced
         if state is AppState.FAILED and self.deadline:
@@ -259,6 +261,9 @@ def _message(
     waiting = [replica for replica in replicas if replica.state is AppState.PENDING]
     if waiting:
         return _message_of_waiting(app, waiting, len(replicas), explained)
+    disturbed = next((r for r in replicas if r.reason and not is_terminal(r.state)), None)
+    if disturbed is not None:
+        return f"{disturbed.role}/{disturbed.replica}: {disturbed.reason}"
     failed = next(filter(None, map(reader.failure, app.jobs.values())), "")
     if failed and not any(r.state is AppState.FAILED for r in replicas):
         return failed

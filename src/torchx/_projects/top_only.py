@@ -1,0 +1,37 @@
+"""Patterns of ignore files that were meant for every level and match at the top alone."""
+
+import os
+from collections.abc import Iterable
+
+from torchx._projects.entry import Entry
+from torchx._projects.ignore import Rules
+from torchx._startup.lazy_logger import get_logger
+
+logger = get_logger(__name__)
+
+
+def warn_of_top_only(rules: Rules, root: str, entries: Iterable[Entry]) -> None:
+    """Names the patterns that match nothing in the root, and would match in a folder below it.
+
+    The grammar says that `*.pyc` is for the root only; release 0.7 took it for every level.
+    """
+    patterns = rules.of_one_name()
+    if not patterns:
+        return
+    try:
+        at_top = os.listdir(root)
+    except OSError:  # told where it is read
+        return
+    left = {text: fits for text, fits in patterns.items() if not any(map(fits, at_top))}
+    for entry in entries if left else ():
+        name = entry.path.rpartition("/")[2]
+        for text in [text for text, fits in left.items() if fits(name)]:
+            del left[text]
+            logger.warning(
+                "the pattern `%s` in `%s` is for the root of the workspace alone, where nothing"
+                " matches it; `%s` goes along, write `**/%s` to leave it out at every level",
+                text,
+                rules.file,
+                entry.path,
+                text,
+            )
