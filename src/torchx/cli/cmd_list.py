@@ -5,7 +5,6 @@ import sys
 
 from torchx._startup.lazy_logger import get_logger
 from torchx.cli import _arguments, _output, _selection
-from torchx.cli._list_view import list_text
 from torchx.cli._log_query import parse_count
 from torchx.cli._look import is_terminal
 from torchx.cli.argparse_util import torchxconfig_list
@@ -97,6 +96,8 @@ class CmdList(SubCommand):
         elif form in ("json", "yaml"):
             _print_data(form, [_to_json(app, scheduler) for app in shown])
         elif people:
+            from torchx.cli._list_view import list_text
+
             more = len(apps) - len(shown)
             _output.out(list_text(runner, shown, more, form == "wide"))
         else:
