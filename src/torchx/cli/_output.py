@@ -240,12 +240,17 @@ def out_json(value: object) -> None:
 
 def out_table(headers: "Sequence[str]", rows: "Iterable[Sequence[str]]") -> None:
     """Writes left-aligned columns under dashed headers, two spaces apart."""
+    out(table_text(headers, rows))
+
+
+def table_text(headers: "Sequence[str]", rows: "Iterable[Sequence[str]]") -> str:
+    """Left-aligned columns under dashed headers, two spaces apart."""
     columns = []
     for cells in zip(headers, *rows, strict=True):  # by column, as there may be 10,000 rows
         width = max(map(len, cells))
         lines = (cells[0], "-" * width, *cells[1:])
         columns.append([cell.ljust(width) for cell in lines])
-    out("\n".join([line.rstrip() for line in map("  ".join, zip(*columns, strict=True))]))
+    return "\n".join([line.rstrip() for line in map("  ".join, zip(*columns, strict=True))])
 
 
 def error_json(kind: str, message: str, hint: str | None = None) -> None:

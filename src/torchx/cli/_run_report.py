@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from torchx.cli import _output
-from torchx.cli._explained import app_name, commands, explained
+from torchx.cli._explained import app_name, commands, explained, place_of
 from torchx.cli._look import Look, duration, is_terminal
 from torchx.errors import BackendUnavailable
 from torchx.runner import Runner
@@ -133,8 +133,7 @@ def _failure_lines(
     found = explained(runner, handle, status.state)
     if found is not None:
         lines += look.wrap(f"  {look.bold(found.cause.value)}: {found.summary}", "  ")
-        where = [e.text for e in found.evidence if e.source == "exception"]
-        place = where[0].rpartition(" (")[2].rstrip(")") if where and "(" in where[0] else ""
+        place = place_of(found)
         if place:
             lines.append(f"  {look.dim(f'at {place}')}")
     failed = getattr(runner, "failed_replicas", _none_known)(handle)

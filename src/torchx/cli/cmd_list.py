@@ -2,6 +2,8 @@
 
 import argparse
 import sys
+from collections.abc import Iterable
+from typing import NoReturn
 
 from torchx._startup.lazy_logger import get_logger
 from torchx.cli import _arguments, _output, _selection
@@ -62,6 +64,11 @@ class CmdList(SubCommand):
             const="name",
             help="handles alone, as `-o name`",
         )
+        add(
+            "--watch",
+            action="store_true",
+            help="show each change until Ctrl-C: in place on a terminal, as lines elsewhere",
+        )
         _arguments.add_json(subparser)
 
     def run(self, args: argparse.Namespace) -> None:
@@ -72,10 +79,33 @@ class CmdList(SubCommand):
                 opts = runner.scheduler_run_opts(scheduler)
                 cfg = _arguments.parse_cfg(scheduler, opts, args.scheduler_args)
             config.apply(scheduler=scheduler, cfg=cfg)
-            apps = runner.list(scheduler, cfg or None)
-            if args.state:
-                apps = [app for app in apps if app.state in args.state]
-            self._print(runner, args, scheduler, apps)
+            if args.watch:
+                self._watch(runner, args, scheduler, cfg)
+            self._print(runner, args, scheduler, _chosen(runner.list(scheduler, cfg or None), args))
+
+    def _watch(
+        self, runner: Runner, args: argparse.Namespace, scheduler: str, cfg: dict[str, CfgVal]
+    ) -> NoReturn:
+        """Shows the apps and what changes of them, until it is interrupted."""
+        from torchx.cli._list_view import list_text
+        from torchx.cli._watch import Screen, changed_rows
+
+        form = "json" if args.json else args.output
+        screen = Screen()
+        last: list[ListAppResponse] | None = None
+        for found in runner.watch_list(scheduler, cfg or None):
+            apps = _chosen(found, args)
+            if form in ("json", "yaml", "name"):
+                self._print(runner, args, scheduler, apps)
+            elif screen.redraws:
+                shown = apps if args.all else apps[: args.limit or _ROWS]
+                more = len(apps) - len(shown)
+                screen.show(list_text(runner, shown, more, form == "wide"))
+            else:
+                for handle, state in changed_rows(last, apps):
+                    _output.out(f"{handle} {state}")
+            last = apps
+        raise AssertionError("a watch of a list has no end")
 
     def _print(
         self,
@@ -103,6 +133,10 @@ class CmdList(SubCommand):
         else:
             rows = [[app.app_handle, app.name, str(app.state)] for app in shown]
             _output.out_table([HANDLE_HEADER, NAME_HEADER, STATUS_HEADER], rows)
+
+
+def _chosen(apps: Iterable[ListAppResponse], args: argparse.Namespace) -> list[ListAppResponse]:
+    return [app for app in apps if not args.state or app.state in args.state]
 
 
 def _to_json(app: ListAppResponse, scheduler: str) -> dict[str, object]:

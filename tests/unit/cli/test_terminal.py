@@ -90,6 +90,14 @@ def test_a_run_that_fails_names_the_cause_and_the_next_command(roles: str) -> No
     assert re.search(r"\d\d:\d\d:\d\d", screen.text) is None
 
 
+def test_a_status_names_the_exception_and_its_place_before_the_replicas(failed: str) -> None:
+    screen = on_terminal("status", failed, columns=120)
+    first, cause, place, *_ = screen.lines
+    assert first.startswith(f"✗ {failed} FAILED")
+    assert "ValueError: loss is NaN" in cause
+    assert place.strip() == "at fail.py:2 in step"
+
+
 def test_the_handle_alone_goes_into_a_pipe(roles: str) -> None:
     read, write = os.pipe()
     screen = on_terminal("run", roles, stdout=write)

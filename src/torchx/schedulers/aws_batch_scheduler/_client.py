@@ -93,7 +93,7 @@ def _take_back(batch: AwsService, job: BatchJob, definition: str, *, submitted: 
     try:
         arn = find_job(batch, job.queue, job.name) if submitted else None
         if arn is not None:
-            terminate(batch, arn, "its submission was interrupted")
+            terminate(batch, arn.rpartition("/")[2], "its submission was interrupted")
         deregister(batch, definition)
     except TorchXError as err:
         logger.error(
@@ -314,9 +314,9 @@ def _ours(batch: AwsService, jobs: Sequence[tuple[str, str]]) -> list[tuple[str,
 # -- ending --------------------------------------------------------------------------------------
 
 
-def terminate(batch: AwsService, arn: str, reason: str) -> None:
+def terminate(batch: AwsService, job_id: str, reason: str) -> None:
     """Asks for the end of a job, in whatever state it is."""
-    batch.call("terminate_job", jobId=arn, reason=reason)
+    batch.call("terminate_job", jobId=job_id, reason=reason)
 
 
 def deregister(batch: AwsService, definition: str) -> None:

@@ -13,9 +13,11 @@ from torchx.schedulers._kube.apps.overlays import read_overlay
 from torchx.schedulers._kube.apps.snapshots import build_snapshot, sum_states
 from torchx.schedulers.api import (
     AppSnapshot,
+    ExecRequest,
     LogChunk,
     LogQuery,
     ReplicaKey,
+    ReplicaSnapshot,
     Scheduler,
     SchedulerFeatures,
 )
@@ -30,6 +32,7 @@ from ._states import READER, is_going, is_over, why_not, wrapper_state
 if TYPE_CHECKING:
     from torchx.schedulers._kube.apps.look import Looked
     from torchx.schedulers._kube.calls import Kind
+    from torchx.schedulers._kube.pods import PodPort
     from torchx.schedulers.causes import Rule
     from torchx.schedulers.checkups import Checkup
 
@@ -44,6 +47,8 @@ _V1BETA1 = SchedulerFeatures(
     exit_codes=True,
     mounts=True,
     event_wait=True,
+    execute=True,
+    port_forward=True,
 )
 FEATURES = {
     "v1beta1": _V1BETA1,
@@ -145,7 +150,7 @@ class KubernetesMCADScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
             app = marked(app)
         snapshot = build_snapshot(app, READER)
         waiting = [r for r in snapshot.replicas if r.state is AppState.PENDING]
-        if waiting and not snapshot.cancelled and not snapshot.message:
+        if waiting and not snapshot.cancelled and not any(r.reason for r in waiting):
             told = explain(kube, app, is_over)
             told = told or {key: why_not(wrapper) for key, wrapper in app.jobs.items()}
             snapshot = build_snapshot(app, READER, told)
@@ -215,6 +220,23 @@ class KubernetesMCADScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         kube, place = self._clusters.kube(home), f"{namespace}:{name}"
         kind = self._kind or KINDS["v1beta1"]
         return read_logs(kube, place, replicas, query, start, kind, READER)
+
+    # -- inside a replica -------------------------------------------------------------------
+
+    def execute(self, snapshot: AppSnapshot, replica: ReplicaSnapshot, request: ExecRequest) -> int:
+        """Runs a command in the container of the replica, which is called as its pod."""
+        from torchx.schedulers._kube.pods import execute
+
+        home, namespace, _ = self._clusters.place(snapshot.app_id)
+        pod = replica.native_id
+        return execute(self._clusters.kube(home), namespace, pod, pod, request)
+
+    def open_port(self, snapshot: AppSnapshot, replica: ReplicaSnapshot, port: int) -> "PodPort":
+        """A connection to a port of the pod, through the API server."""
+        from torchx.schedulers._kube.pods import PodPort
+
+        home, namespace, _ = self._clusters.place(snapshot.app_id)
+        return PodPort(self._clusters.kube(home), namespace, replica.native_id, port)
 
     def checkups(self) -> "Sequence[Checkup]":
         """What jobs of this scheduler need, for ``torchx doctor``."""

@@ -22,10 +22,10 @@ from torchx.schedulers.api import (
     Scheduler,
     SchedulerFeatures,
 )
-from torchx.schedulers.ids import make_unique
 from torchx.specs.api import AppDef, AppDryRunInfo, AppState, CfgVal, runopts
 from torchx.workspace.docker_workspace import DockerWorkspaceMixin
 
+from ._compat import unique_name
 from ._kinds import JOB_FEATURES, KINDS, ObjectKind, has_kueue, kind_for_queue
 from ._names import container_name
 from ._options import Opts
@@ -87,7 +87,7 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         home = (cfg.kubeconfig, cfg.context)
         api, opts = self._choose_api(cfg, home)
         facts = Facts(self._clusters.namespace(cfg.namespace, home), overlays, api)
-        job = build_request(app, make_unique(app.name), opts, facts)
+        job = build_request(app, unique_name(app.name), opts, facts)
         job.images_to_push = images
         if cfg.validate_spec and not images:
             self._validate_on_server(job)

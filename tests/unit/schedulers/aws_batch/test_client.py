@@ -252,6 +252,8 @@ def test_a_log_group_of_ones_own(scheduler, aws):
 def test_region_and_profile_go_with_the_app(scheduler, aws):
     app_id = scheduler.submit(app(), {"queue": "queue", "region": "cn-north-1"})
     end(scheduler, app_id)
+    other_shell = create_scheduler("other")
+    assert other_shell.describe(app_id).state is AppState.SUCCEEDED
     assert {r["region"] for r in aws.requests()} == {"cn-north-1"}
 
 

@@ -1,25 +1,40 @@
 """Objects of the official client, for those who use it: it is not needed otherwise."""
 
-import json
+import re
 from typing import Any
 
 from torchx.errors import NotInstalled
 
-
-class _Answer:
-    """What the official client reads objects from."""
-
-    def __init__(self, body: object) -> None:
-        self.data = json.dumps(body)
+_LIST = re.compile(r"list\[(.+)\]", re.IGNORECASE)
+_DICT = re.compile(r"dict[(\[]str, (.+)[)\]]", re.IGNORECASE)
 
 
-def to_official(body: object, model: str) -> Any:
+def to_official(body: Any, model: str) -> Any:
     """A plain object as that of the official client, such as ``V1Pod``.
 
     Raises:
         NotInstalled: (a ``ModuleNotFoundError``) without the package ``kubernetes``.
     """
-    return _client().ApiClient().deserialize(_Answer(body), model)
+    return _built(_client(), body, model)
+
+
+def _built(client: Any, value: Any, kind: str) -> Any:
+    """Made by hand: releases of the client read JSON in different ways."""
+    if value is None:
+        return None
+    if found := _LIST.fullmatch(kind):
+        return [_built(client, item, found[1]) for item in value]
+    if found := _DICT.fullmatch(kind):
+        return {key: _built(client, item, found[1]) for key, item in value.items()}
+    model = getattr(client, kind, None)
+    if model is None:
+        return value
+    fields = {
+        name: _built(client, value[key], model.openapi_types[name])
+        for name, key in model.attribute_map.items()
+        if key in value
+    }
+    return model(**fields)
 
 
 def to_plain(obj: Any) -> Any:
