@@ -49,6 +49,7 @@ LISTED = [
     Waits("torchx.cli._run_wait", "torchx.cli.cmd_log", "a dry run prints no logs"),
     Waits("torchx.cli._run_wait", "torchx.util.log_tee_helpers", "for `--tee_logs` alone"),
     Waits("torchx.cli.cmd_log", "torchx.cli._log_replicas", "for `--by-replica` alone"),
+    Waits("torchx.cli.cmd_builtins", "torchx.cli.*", "`run` loads this module as well"),
     Waits("torchx.cli._completion", "torchx.*", COMPLETION),
     Waits("torchx.cli._handles", "torchx.schedulers.local_*", "a whole handle needs no records"),
     Waits("torchx.cli.*", "torchx.errors", FAILURE),
