@@ -131,6 +131,20 @@ WORKLOADS = [
     script("kube_import", import_s=Budget(2 / 3, "other")),
     script("lsf_watch", calls_per_min=Budget(31, "value")),  # 30, and the first at once
     start(
+        "batch_dryrun_echo",
+        *("torchx", "run", "--dryrun", "-s", "aws_batch", "--workspace", "", "-cfg", "queue=q"),
+        *("utils.sh", "--image", "i:1", "echo"),
+        times_bare=8,
+    ),
+    script("batch_dryrun", seconds=Budget(0.1, "value")),
+    script(
+        "batch_calls",
+        list_s=Budget(2, "value"),
+        list_calls=Budget(22, "value"),
+        wait_calls=Budget(1.1, "value"),  # an interval ends a little late
+        follow_calls_per_s=Budget(1, "value"),
+    ),
+    start(
         "sagemaker_dryrun_echo",
         *("torchx", "run", "--dryrun", "-s", "aws_sagemaker", "--workspace", ""),
         *("-cfg", "role=Trainer,launch=container", "utils.sh", "--image", "i:1", "echo"),
@@ -199,7 +213,9 @@ class Home:
         self.path = Path(tempfile.mkdtemp(prefix="torchx-bench-"))
         (self.path / "work").mkdir()
         self._venv = venv
-        env = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "TORCHX"))}
+        env = {
+            k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "TORCHX", "KUBE"))
+        }
         env["HOME"] = str(self.path)
         env["TORCHX_HOME"] = str(self.path / ".torchx")
         env["PATH"] = f"{venv.bin}{os.pathsep}{env.get('PATH', os.defpath)}"

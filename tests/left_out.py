@@ -27,6 +27,10 @@ NEEDS = {
     "docker": Need("a Docker daemon", "scripts/engines/docker up; scripts/engines/docker image"),
     "registry": Need("a registry", "scripts/engines/docker registry"),
     "slurm": Need("a Slurm cluster", 'eval "$(scripts/engines/slurm up)"'),
+    "aws": Need(
+        "moto's server",
+        "scripts/engines/docker image; scripts/engines/aws install && scripts/engines/aws up",
+    ),
     "kubernetes": Need("a Kubernetes cluster", "export TORCHX_TEST_KUBECONFIG=<its kubeconfig>"),
     "torch": Need("PyTorch", "pip install torch", "torch"),
     "mlflow": Need("MLflow", "pip install 'torchx[mlflow]'", "mlflow"),

@@ -2,12 +2,17 @@
 
 import contextlib
 import json
+import os
 import sys
+import urllib.request
+from dataclasses import replace
 
 import pytest
 
+from tests.aws_relay import AwsRelay
 from tests.contract.cloudwatch import CloudWatchLines
 from tests.contract.trials import TRIALS
+from tests.docker_engine import PYTHON_IMAGE, image_id
 from tests.fake_aws.server import FakeAws
 from torchx.schedulers.aws_batch_scheduler import AWSBatchScheduler, create_scheduler
 from torchx.schedulers.aws_batch_scheduler._records import state_of
@@ -166,3 +171,121 @@ class TestBatchOnAFake(BatchContract):
     @pytest.fixture
     def queries(self, aws):
         return lambda: sum(call.startswith("batch:") for call in aws.calls())
+
+
+# -- moto's server, with real containers ---------------------------------------------------------
+
+
+PORT = os.environ.get("TORCHX_MOTO_PORT", "5556")  # tests do not see such variables
+NO_NODES = "moto tells nothing of nodes, nor their logs"
+LATE = "moto has the lines of a container when it has ended"
+NO_REASON = "moto tells no exit code and no reason"
+GAPS = {
+    "test_each_replica_and_role_has_its_own": NO_NODES,
+    "test_macros_are_replaced_in_args_and_env": NO_NODES,
+    "test_the_env_of_one_role_stays_there": NO_NODES,
+    "test_one_bad_replica_fails_the_app": NO_NODES,
+    "test_blocks_of_all_replicas_come_in_the_order_of_time_where_lines_have_one": NO_NODES,
+    "test_blocks_hold_whole_lines": NO_NODES,
+    "test_blocks_can_be_chosen": NO_NODES,
+    "test_the_last_lines_of_each_replica_can_be_chosen": NO_NODES,
+    "test_awkward_names_stay_apart_or_are_refused": NO_NODES,
+    "test_a_replica_that_fails_for_good_ends_the_others": NO_NODES,
+    "test_the_others_go_on_if_the_option_says_so": NO_NODES,
+    "test_the_number_of_queries_does_not_grow_with_replicas": NO_NODES,
+    "test_all_is_restarted_when_the_main_node_fails": NO_NODES,
+    "test_without_following_there_is_what_is_there": LATE,
+    "test_following_gives_lines_while_the_job_runs_and_ends_with_it": LATE,
+    "test_following_outlives_an_outage": LATE,
+    "test_cancel_does_not_wait_for_the_end": LATE,
+    "test_a_failure_in_a_cancelled_app_is_no_failure": LATE,
+    "test_two_followers_see_the_same": LATE,
+    "test_logs_that_are_waited_for_come_after_an_outage": LATE,
+    "test_commands_that_watch_outlive_an_outage_and_say_so_once": LATE,
+    "test_nothing_of_much_output_is_lost_or_broken": "moto strips spaces at the ends of lines",
+    "test_lines_are_whole_and_in_order": "moto keeps empty lines, which the log driver does not",
+    "test_a_long_line_is_one_line": "moto reads Docker's log, in pieces of 16 KB",
+    "test_retries_end_at_their_maximum": "moto makes one attempt",
+    "test_an_interrupted_launch_leaves_nothing_or_an_app_that_can_be_reached": (
+        "tested on the fake, which tells what is left"
+    ),
+    "test_a_submission_that_is_refused_leaves_nothing": (
+        "moto lists definitions that are not active without saying so"
+    ),
+}
+
+
+@pytest.fixture(scope="session")
+def moto():
+    """Address of the server of scripts/engines/aws, and the image that its containers have."""
+    url = f"http://127.0.0.1:{PORT}"
+    try:
+        urllib.request.urlopen(f"{url}/moto-api/", timeout=5).close()
+    except OSError as err:
+        pytest.skip(f"no moto on {url} ({err}); start it: scripts/engines/aws up")
+    from torchx._docker import connect
+
+    client = connect()
+    try:
+        image_id(client, PYTHON_IMAGE)
+    finally:
+        client.close()
+    return url
+
+
+@pytest.mark.aws
+@pytest.mark.timeout(300)
+class TestBatchOnMoto(BatchContract):
+    """On the server of ``scripts/engines/aws``, whose jobs are containers of a Docker daemon."""
+
+    timeout_s = 60
+
+    @pytest.fixture(autouse=True)
+    def gaps(self, request):
+        reason = GAPS.get(request.function.__name__)
+        if reason is not None:
+            pytest.skip(reason)
+
+    @pytest.fixture
+    def image(self):
+        return "torchx-test/python:3.11"
+
+    @pytest.fixture
+    def aws(self, moto, monkeypatch):
+        with AwsRelay(moto) as relay:
+            settings = {
+                "AWS_ENDPOINT_URL": relay.url,
+                "AWS_ACCESS_KEY_ID": "testing",
+                "AWS_SECRET_ACCESS_KEY": "testing",
+                "AWS_DEFAULT_REGION": "eu-west-1",
+            }
+            for name, value in settings.items():
+                monkeypatch.setenv(name, value)
+            yield relay
+
+    @pytest.fixture
+    def scheduler(self, aws):
+        scheduler = RecordingScheduler("test")
+        scheduler.features = replace(
+            scheduler.features,
+            exit_codes=False,
+            replica_statuses=False,
+            attempts=False,
+            retries=frozenset(),
+        )
+        yield scheduler
+        for app_id in scheduler.started:
+            scheduler.delete(app_id)
+        scheduler.close()
+
+    @pytest.fixture
+    def backend_away(self, aws):
+        return lambda: aws.faulty("drop")
+
+    @pytest.fixture
+    def refuse_end(self, aws):
+        return lambda: aws.faulty("refuse", "^batch:(terminate|deregister)")
+
+    @pytest.fixture
+    def queries(self, aws):
+        return lambda: sum(call.startswith("batch:") for call in aws.calls)

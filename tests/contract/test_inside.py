@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+import urllib.request
 
 import pytest
 
@@ -10,6 +11,7 @@ from tests.contract.test_kubernetes import IMAGE, KUBECONFIG
 from tests.contract.test_kubernetes import RecordingScheduler as RecordingKubernetes
 from tests.contract.test_local_docker import RecordingScheduler as RecordingDocker
 from tests.docker_engine import image_with_init, needs_docker
+from torchx.schedulers._core.ports import ForwardedPort
 from torchx.schedulers.api import ExecRequest
 from torchx.testing._contract.inside import WAITS, InsideContract, Terminal, started
 from torchx.testing._contract.jobs import WORKER
@@ -108,3 +110,28 @@ class TestInsideKubernetes(RemoteInside):
         for app_id in scheduler.started:
             scheduler.delete(app_id)
         scheduler.close()
+
+    def test_a_port_leads_to_the_replica(self, jobs):
+        code = (
+            "import http.server, socketserver; print('started', flush=True);"
+            "socketserver.TCPServer(('', 8123), http.server.SimpleHTTPRequestHandler)"
+            ".serve_forever()"
+        )
+        app_id = jobs.start(jobs.python(code, num_replicas=2))
+        looked = started(jobs, app_id, WORKER, 1)
+        port = ForwardedPort(0, "127.0.0.1", lambda: jobs.scheduler.open_port(*looked, 8123))
+        port.start()
+        try:
+            # the server prints a moment before it listens
+            assert jobs.until(lambda: answer(port.number)) == 200
+        finally:
+            port.close()
+
+
+def answer(port):
+    """Status of a page there; ``None`` if nobody answers."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/etc/", timeout=30) as page:
+            return page.status
+    except OSError:
+        return None

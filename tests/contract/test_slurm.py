@@ -151,7 +151,8 @@ class TestSlurmPrograms(SlurmContract):
         monkeypatch.setenv("FAKE_SLURM_DIR", str(folder))
         monkeypatch.setenv("SLURM_CONF", str(folder / "slurm.conf"))  # a cluster of its own
         script = Path(fake_slurm.__file__)
-        programs = Programs.of_script(tmp_path / "bin", script, fake_slurm.CLIENT_PROGRAMS)
+        names = fake_slurm.CLIENT_PROGRAMS
+        programs = Programs.of_script(tmp_path / "bin", script, names, patient=["srun"])
         on_nodes = Programs.of_script(tmp_path / "node", script, fake_slurm.NODE_PROGRAMS)
         version.cache_clear()
         with on_nodes.on_path(), programs.on_path():

@@ -41,7 +41,7 @@ def test_there_is_a_cell_for_every_kind_of_objects(table):
         ("`volcano`", "Role.min_replicas", "`spec.tasks[].minAvailable`, `spec.policies`"),
         ("`volcano`", "Resource.tags", "no effect"),
         ("AppWrapper `v1beta1`", "Role.metadata", "`hostNetwork`"),
-        ("AppWrapper `v1beta2`", "Role.num_replicas", "`spec.components`"),
+        ("AppWrapper `v1beta2`", "Role.num_replicas", "`completions`, `parallelism`"),
     ],
 )
 def test_a_cell_says_what_becomes_of_the_field(table, kind, field, cell):

@@ -1,6 +1,7 @@
 """AWS Batch: queues, definitions and jobs, whose containers run as processes of this machine."""
 
 import asyncio
+import copy
 import re
 import time
 import uuid
@@ -116,7 +117,7 @@ class Batch:
         revision = 1 + sum(d["jobDefinitionName"] == name for d in self.definitions.values())
         arn = self._arn(f"job-definition/{name}:{revision}")
         self.definitions[f"{name}:{revision}"] = {
-            **params,
+            **_without_empty(params),
             "jobDefinitionArn": arn,
             "revision": revision,
             "status": "ACTIVE",
@@ -293,6 +294,18 @@ def _check_container(container: Params, platforms: list[str]) -> None:
             raise refused(f"{sorted(wrong)} are not for FARGATE")
         if "executionRoleArn" not in container:
             raise refused("executionRoleArn is required for FARGATE")
+
+
+def _without_empty(params: Params) -> Params:
+    """The definition as it is kept: without variables that are empty."""
+    kept = copy.deepcopy(params)
+    groups = kept.get("nodeProperties", {}).get("nodeRangeProperties", [])
+    containers = [group["container"] for group in groups]
+    if "containerProperties" in kept:
+        containers.append(kept["containerProperties"])
+    for container in containers:
+        container["environment"] = [v for v in container.get("environment", ()) if v.get("value")]
+    return kept
 
 
 def _passes(job: Job, item: Params) -> bool:

@@ -25,24 +25,31 @@ class AppWrapperController(Controller):
         if spec.get("suspend"):
             self._write(wrapper, {"phase": "Suspended"})
             return
-        retries = status.get("retries", 0)
-        pods = self.store.owned(wrapper["metadata"]["uid"], PODS)
+        retries = status.get("resettingCount", 0)
+        pods = self._pods(wrapper)
         if status.get("phase") == "Resetting":
             if not pods:
-                self._write(wrapper, {"phase": "Resuming", "retries": retries})
+                self._write(wrapper, {"phase": "Resuming", "resettingCount": retries})
             return
         error = self._create(wrapper, retries)
-        pods = self.store.owned(wrapper["metadata"]["uid"], PODS)
+        pods = self._pods(wrapper)
         counts = Counter(phase(pod) for pod in pods)
         if self.kind.version == "v1beta1":
             self._write(wrapper, _v1beta1_status(counts, error))
         else:
-            found = _v1beta2_status(counts, len(pods), error)
+            found = _v1beta2_status(counts, _expected(wrapper), error)
             if found["phase"] == "Failed" and retries < _retry_limit(wrapper):
                 found, retries = {"phase": "Resetting"}, retries + 1
-                for pod in pods:
-                    self._api.remove(PODS, pod)
-            self._write(wrapper, {**found, "retries": retries})
+                for kind in (JOBS, PODS):
+                    for obj in self.store.owned(wrapper["metadata"]["uid"], kind):
+                        self._api.remove(kind, obj)
+            self._write(wrapper, {**found, **({"resettingCount": retries} if retries else {})})
+
+    def _pods(self, wrapper: Object) -> list[Object]:
+        """Its own pods and those of its Jobs."""
+        uid = wrapper["metadata"]["uid"]
+        owners = [uid, *(job["metadata"]["uid"] for job in self.store.owned(uid, JOBS))]
+        return [pod for owner in owners for pod in self.store.owned(owner, PODS)]
 
     def _write(self, wrapper: Object, status: Object) -> None:
         self.store.change(self.kind, wrapper, status=status)
@@ -72,6 +79,14 @@ class AppWrapperController(Controller):
             except ApiFailure as err:
                 return str(err)
         return ""
+
+
+def _expected(wrapper: Object) -> int:
+    """Number of pods."""
+    templates = _templates(wrapper, "v1beta2")
+    pods = sum(template["kind"] == PODS.name for template in templates)
+    jobs = [template for template in templates if template["kind"] == JOBS.name]
+    return pods + sum(job["spec"].get("completions", 1) for job in jobs)
 
 
 def _retry_limit(wrapper: Object) -> int:

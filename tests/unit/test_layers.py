@@ -195,6 +195,8 @@ PRIVATE_ELSEWHERE = {
     "torchx.schedulers.local_scheduler._request -> torchx.specs._macros",
     "torchx.schedulers.slurm_scheduler._macros -> torchx.specs._macros",
     "torchx.schedulers.lsf_scheduler._request -> torchx.specs._macros",
+    # the records of requests hold apps
+    "torchx.runner._requests -> torchx.specs._serialize",
     # the record of a local job holds its app
     "torchx.schedulers.local_scheduler._record -> torchx.specs._serialize",
     "torchx.schedulers.local_scheduler._launch -> torchx.specs._serialize",

@@ -82,10 +82,11 @@ def test_an_engine_is_used_only_if_named_and_a_package_if_installed() -> None:
     assert untold({"docker"}, frozenset({"docker"})) == ()
     assert untold({"docker", "registry"}, frozenset({"docker"})) == ("docker", "registry")
     assert untold({"timeout"}, frozenset()) == ()
-    assert set(ENGINES) == {"docker", "kubernetes", "registry", "slurm"}
+    assert set(ENGINES) == {"aws", "docker", "kubernetes", "registry", "slurm"}
     assert all(NEEDS[name].get in describe((name,), 2) for name in NEEDS)
 
 
 def test_other_tests_cannot_reach_an_engine() -> None:
     assert os.environ["DOCKER_HOST"] == "unix:///nonexistent/docker.sock"
     assert os.environ["SLURM_CONF"] == os.devnull
+    assert os.environ["AWS_ENDPOINT_URL"] == "http://127.0.0.1:1"

@@ -22,6 +22,8 @@ NO_VARIABLES = {
     "TORCHX_TRACKER_",
     "TORCHX_TRACKER_FSSPEC_CONFIG",  # begin with a prefix
     "TORCHX_TRACKER_TRACKER1_CONFIG",
+    "TORCHX_MCAD_",  # is made of the name of a role
+    "TORCHX_MCAD_MYTRAINER0_0_HOSTS",
 }
 SPELLED_ELSEWHERE = {
     "settings.py",

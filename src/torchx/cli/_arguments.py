@@ -23,7 +23,16 @@ class SchedulerNames(list[str]):
         return super().__contains__(name) or super().__contains__(SCHEDULER_ALIASES.get(str(name)))
 
 
-def add_scheduler(subparser: argparse.ArgumentParser, action: type[argparse.Action]) -> None:
+class SeveralNames(SchedulerNames):
+    """The same, of which several may be given with commas between."""
+
+    def __contains__(self, given: object) -> bool:
+        return all(super(SeveralNames, self).__contains__(n) for n in str(given).split(","))
+
+
+def add_scheduler(
+    subparser: argparse.ArgumentParser, action: type[argparse.Action], several: bool = False
+) -> None:
     """Adds ``-s``; the default is `local_cwd` whatever plugins are installed."""
     names = list(get_scheduler_factories())
     default = DEFAULT_SCHEDULER if DEFAULT_SCHEDULER in names else get_default_scheduler_name()
@@ -32,10 +41,11 @@ def add_scheduler(subparser: argparse.ArgumentParser, action: type[argparse.Acti
         "--scheduler",
         type=str,
         action=action,
-        choices=SchedulerNames(names),
+        choices=SeveralNames(names) if several else SchedulerNames(names),
         default=default,
         metavar="NAME",
-        help=f"one of {', '.join(names)} (default: %(default)s)",
+        help=f"one of {', '.join(names)} (default: %(default)s)"
+        + ("; several, with commas between, for `--dryrun`" if several else ""),
     )
 
 
@@ -78,7 +88,7 @@ def check_scheduler(scheduler: str) -> str:
 
     Refuses a name that argparse did not check since it comes from a config file.
     """
-    names = SchedulerNames(get_scheduler_factories())
+    names = SeveralNames(get_scheduler_factories())
     if scheduler not in names:
         origin = getattr(scheduler, "origin", "the configuration")
         _output.fail(
@@ -87,4 +97,4 @@ def check_scheduler(scheduler: str) -> str:
             kind="UnknownSchedulerException",
             code=2,
         )
-    return canonical_name(str(scheduler), [*names])
+    return ",".join(canonical_name(name, [*names]) for name in str(scheduler).split(","))

@@ -4,40 +4,80 @@ import logging
 import sys
 
 from torchx._secrets import mask_message
-from torchx.cli._look import Look
+from torchx.cli import _output
+from torchx.cli._look import Look, duration
+from torchx.cli._progress import Progress
 from torchx.specs import AppState
 
 _SIGNS = (
     (logging.ERROR, "bad", "red"),
     (logging.WARNING, "warn", "yellow"),
 )
+_PASSING = ("torchx.workspace", "torchx._projects", "torchx._docker")
+"""Whose records are steps of something long, each of which the next one replaces."""
 
 
-class CalmFormatter(logging.Formatter):
-    """Writes records in few words; what an app waits for is a record with `app_state`."""
+class CalmHandler(logging.StreamHandler):  # type: ignore[type-arg]  # generic for checkers alone
+    """Writes records in few words.
+
+    Records may bring ``calm_text``, a shorter form, which is empty where nothing is to be shown;
+    ``app_state`` and ``app_waited``, if they tell of the state of an app.
+    """
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(sys.stderr)
         self._look = Look(sys.stderr)
+        self._progress = Progress(sys.stderr) if self._look.moves else None
+        if self._progress is not None:
+            _output.before_writing(self._progress.clear)
 
-    @staticmethod
-    def shows(record: logging.LogRecord) -> bool:
-        """Whether the record is worth a line: that an app runs at once is what is expected."""
-        waited = getattr(record, "app_waited", True)
-        return waited or getattr(record, "app_state", None) is not AppState.RUNNING
+    def emit(self, record: logging.LogRecord) -> None:
+        if not _worth_a_line(record):
+            return
+        progress = self._progress
+        if progress is not None and _passes(record):
+            progress.show(mask_message(record.getMessage()))
+            return
+        took_s = progress.clear() if progress is not None else 0.0
+        if took_s and hasattr(record, "calm_text"):
+            record.calm_text = f"{record.calm_text} ({duration(took_s)})"
+        super().emit(record)
 
     def format(self, record: logging.LogRecord) -> str:
         return mask_message(self._format(record))
 
     def _format(self, record: logging.LogRecord) -> str:
-        message = record.getMessage()
+        message = str(getattr(record, "calm_text", None) or record.getMessage())
         if record.exc_info:
-            message = f"{message}\n{self.formatException(record.exc_info)}"
+            trace = logging.Formatter().formatException(record.exc_info)
+            message = f"{message}\n{trace}"
         for level, sign, color in _SIGNS:
             if record.levelno >= level:
-                return f"{self._look.paint(self._look.sign(sign), color)} {message}"
+                return self._wrapped(f"{self._look.paint(self._look.sign(sign), color)} {message}")
         state = getattr(record, "app_state", None)
         if state is not None:
             text = getattr(record, "app_text", message)
-            return "\n".join(self._look.wrap(f"{self._look.mark(state)} {text}", "  "))
-        return self._look.dim(message)
+            return self._wrapped(f"{self._look.mark(state)} {text}")
+        return self._look.dim(self._wrapped(message))
+
+    def _wrapped(self, text: str) -> str:
+        """Lines that break between words; those that are indented are left as they are."""
+        lines: list[str] = []
+        for line in text.split("\n"):
+            lines += [line] if line.startswith(" ") else self._look.wrap(line, "  ")
+        return "\n".join(lines)
+
+
+def _worth_a_line(record: logging.LogRecord) -> bool:
+    """Whether the record is shown: that an app runs at once is what is expected."""
+    if getattr(record, "calm_text", None) == "":
+        return False
+    waited = getattr(record, "app_waited", True)
+    return waited or getattr(record, "app_state", None) is not AppState.RUNNING
+
+
+def _passes(record: logging.LogRecord) -> bool:
+    """Whether the record is a step of something long, which draws nothing itself."""
+    if record.levelno >= logging.WARNING or hasattr(record, "calm_text"):
+        return False
+    return record.name.startswith(_PASSING)

@@ -49,15 +49,23 @@ def _root(subcmds: "dict[str, SubCommand]", words: list[str]) -> argparse.Argume
     parser = argparse.ArgumentParser(prog="torchx")
     parser.add_argument("--log_level", choices=["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"])
     parser.add_argument("--color", choices=COLOR_MODES)
-    parser.add_argument("--version", action="store_true")
+    parser.add_argument("-q", "--quiet", action="store_true")
+    parser.add_argument("-V", "--version", action="store_true")
     commands = parser.add_subparsers()
-    used = next((word for word in words[1:] if word in subcmds), None)
-    for name in subcmds:
-        child = commands.add_parser(name, help=_help.purpose(name))
+    names = {**{name: name for name in subcmds}, **_short_names(subcmds)}
+    used = next((word for word in words[1:] if word in names), None)
+    for name, command in names.items():
+        child = commands.add_parser(name, help=_help.purpose(command))
         if name == used:
-            subcmds[name].add_arguments(child)
+            subcmds[command].add_arguments(child)
             _add_completers(child)
     return parser
+
+
+def _short_names(subcmds: "dict[str, SubCommand]") -> dict[str, str]:
+    from torchx.cli._parser import SHORT_NAMES
+
+    return {short: name for short, name in SHORT_NAMES.items() if short not in subcmds}
 
 
 def _add_completers(parser: argparse.ArgumentParser) -> None:
@@ -211,14 +219,23 @@ def _states(prefix: str, **_: object) -> Iterable[str]:
 
 
 def _handles(prefix: str, **_: object) -> Iterable[str]:
-    """Handles of the latest local apps that begin like this."""
+    """Handles of the latest apps that begin like this; app ids until there is a ``://``."""
+    names = _known_handles()
+    if "://" not in prefix and not prefix.endswith(":"):
+        names = (handle.rpartition("/")[2] for handle in names)
+    return islice((n for n in dict.fromkeys(names) if n.startswith(prefix)), _MOST_HANDLES)
+
+
+def _known_handles() -> Iterator[str]:
+    """The apps that were launched from here, and all local ones, the latest first."""
+    from torchx._launches import launches
     from torchx.runner.api import DEFAULT_SESSION_NAME
     from torchx.schedulers.local_scheduler._store import Store
 
+    yield from (launch.handle for launch in launches())
     store = Store()
     start = f"local_cwd://{DEFAULT_SESSION_NAME}/"
-    ids = dict.fromkeys(chain(store.active(), store.finished_ids()))
-    return islice((h for app_id in ids if (h := start + app_id).startswith(prefix)), _MOST_HANDLES)
+    yield from (start + app_id for app_id in chain(store.active(), store.finished_ids()))
 
 
 _COMPLETERS = {

@@ -42,6 +42,15 @@ def replicas_of(runner: Runner, handle: str) -> list[tuple[str, int]]:
     return [replica.key for replica in found.replicas] if found is not None else []
 
 
+def place_of(found: "Explanation") -> str:
+    """File, line and function in which the exception was raised; empty if that is not known."""
+    import re
+
+    texts = (item.text for item in found.evidence if item.source == "exception")
+    places = (re.search(r" \(([^()]+:\d+(?: in [^()]+)?)\)$", text) for text in texts)
+    return next((place.group(1) for place in places if place), "")
+
+
 def app_name(handle: str) -> str:
     """The shortest name of an app that commands understand here: its app id, else its handle."""
     app_id = parse_app_handle(handle).app_id

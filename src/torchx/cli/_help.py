@@ -20,6 +20,7 @@ _COMMANDS = {
     "plugins": "show what installed packages add",
     "port-forward": "reach ports of a replica from here",
     "prune": "remove records of old local jobs",
+    "rerun": "launch a recorded request again",
     "run": "run a component as an app",
     "runopts": "show the options of the schedulers",
     "shell": "open a shell in a running replica",

@@ -48,7 +48,9 @@ def _row(
     now_s: float,
 ) -> list[str]:
     began_s, ended_s = _times(app)
-    began_s = launched.get(app.app_handle) if began_s is None else began_s
+    made_s = app.created_ns / _NS if app.created_ns else began_s
+    if made_s is None:
+        made_s = launched.get(app.app_handle)
     took = ""
     if began_s is not None and ended_s is not None:
         took = duration(ended_s - began_s)
@@ -56,7 +58,7 @@ def _row(
         app.app_id,
         look.state(app.state),
         _replicas(runner, app),
-        "" if began_s is None else age(now_s - began_s),
+        "" if made_s is None else age(now_s - made_s),
         took,
         app.name,
         app.app_handle,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import logging
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from typing import NoReturn, TextIO
 
 COLOR_MODES = ("auto", "always", "never")
@@ -44,6 +44,7 @@ class _Settings:
     json_written = False
     logging_is_ours = False
     level = 20
+    clear: "Callable[[], object] | None" = None
 
 
 _settings = _Settings()
@@ -54,6 +55,7 @@ def reset() -> None:
     _settings.color = "auto"
     _settings.json = False
     _settings.json_written = False
+    _settings.clear = None
     reconfigure = getattr(sys.stdout, "reconfigure", None)
     if reconfigure is not None:  # a line of a job must never end the command
         reconfigure(errors="backslashreplace")
@@ -120,7 +122,7 @@ def configure_logging(level: int) -> None:
             logging.basicConfig(level=level, format=form, datefmt=DATE_FORMAT)
             _settings.logging_is_ours = True
         if _settings.logging_is_ours:
-            _shape(root.handlers[0], form)
+            _shape(root, form)
 
     def write(number: int, name: str, message: str) -> None:
         if number < level:
@@ -156,6 +158,7 @@ def say(text: str) -> None:
     """Writes lines for people to stderr; to nowhere once nobody reads it."""
     if sys.stderr is None:
         return
+    make_room()
     try:
         sys.stderr.write(f"{text}\n")
         sys.stderr.flush()
@@ -163,15 +166,25 @@ def say(text: str) -> None:
         return
 
 
-def _shape(handler: "logging.Handler", form: str) -> None:
-    """Has the handler write records as they suit its readers."""
-    if not is_calm():
-        handler.setFormatter(_masking(form))
-        return
-    from torchx.cli._calm import CalmFormatter
+def _shape(root: "logging.Logger", form: str) -> None:
+    """Has our handler write records as they suit their readers."""
+    if is_calm():
+        from torchx.cli._calm import CalmHandler
 
-    handler.setFormatter(CalmFormatter())
-    handler.addFilter(CalmFormatter.shows)
+        root.handlers[0] = CalmHandler()
+    else:
+        root.handlers[0].setFormatter(_masking(form))
+
+
+def before_writing(clear: "Callable[[], object]") -> None:
+    """Has what passes on the terminal taken back before lines that stay are written."""
+    _settings.clear = clear
+
+
+def make_room() -> None:
+    """Takes back what passes on the terminal."""
+    if _settings.clear is not None:
+        _settings.clear()
 
 
 def _masking(form: str) -> "logging.Formatter":
@@ -192,6 +205,7 @@ def out(text: str, end: str = "\n") -> None:
     stdout = sys.stdout
     if stdout is None:
         return
+    make_room()
     write(stdout, text + end)
 
 
@@ -226,12 +240,17 @@ def out_json(value: object) -> None:
 
 def out_table(headers: "Sequence[str]", rows: "Iterable[Sequence[str]]") -> None:
     """Writes left-aligned columns under dashed headers, two spaces apart."""
+    out(table_text(headers, rows))
+
+
+def table_text(headers: "Sequence[str]", rows: "Iterable[Sequence[str]]") -> str:
+    """Left-aligned columns under dashed headers, two spaces apart."""
     columns = []
     for cells in zip(headers, *rows, strict=True):  # by column, as there may be 10,000 rows
         width = max(map(len, cells))
         lines = (cells[0], "-" * width, *cells[1:])
         columns.append([cell.ljust(width) for cell in lines])
-    out("\n".join([line.rstrip() for line in map("  ".join, zip(*columns, strict=True))]))
+    return "\n".join([line.rstrip() for line in map("  ".join, zip(*columns, strict=True))])
 
 
 def error_json(kind: str, message: str, hint: str | None = None) -> None:

@@ -39,6 +39,7 @@ class TorchXRunArgs:
     tee_logs: bool = False
     component_args: dict[str, Any] = field(default_factory=dict)
     component_args_str: list[str] = field(default_factory=list)
+    strict: bool = False
 
 
 def torchx_run_args_from_json(json_data: dict[str, Any]) -> TorchXRunArgs:
@@ -84,6 +85,7 @@ def torchx_run_args_from_argparse(
         tee_logs=args.tee_logs,
         component_args={},
         component_args_str=component_args,
+        strict=getattr(args, "strict", False),
     )
 
 
@@ -172,6 +174,7 @@ def _check_field_types(json_data: dict[str, Any]) -> None:
         "tee_logs": bool,
         "component_args": dict,
         "component_args_str": list,
+        "strict": bool,
     }
     for name, kind in expected.items():
         if name in json_data and not isinstance(json_data[name], kind):

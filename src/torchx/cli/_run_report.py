@@ -6,16 +6,17 @@ On a terminal in few calm lines; elsewhere in log records.
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torchx.cli import _output
-from torchx.cli._explained import app_name, commands, explained
+from torchx.cli._explained import app_name, commands, explained, place_of
 from torchx.cli._look import Look, duration, is_terminal
 from torchx.errors import BackendUnavailable
 from torchx.runner import Runner
 from torchx.specs import AppState, AppStatus, parse_app_handle
 
-_LAST_LINES = 10
+if TYPE_CHECKING:
+    from torchx.schedulers.causes import Explanation
 
 
 def tell(write: Callable[[Any], None], result: object) -> None:
@@ -132,8 +133,7 @@ def _failure_lines(
     found = explained(runner, handle, status.state)
     if found is not None:
         lines += look.wrap(f"  {look.bold(found.cause.value)}: {found.summary}", "  ")
-        where = [e.text for e in found.evidence if e.source == "exception"]
-        place = where[0].rpartition(" (")[2].rstrip(")") if where and "(" in where[0] else ""
+        place = place_of(found)
         if place:
             lines.append(f"  {look.dim(f'at {place}')}")
     failed = getattr(runner, "failed_replicas", _none_known)(handle)
@@ -141,7 +141,7 @@ def _failure_lines(
     for replica in failed[:1]:
         if not streamed or replicas > 1:
             prefix = f"  {replica.role}/{replica.replica} {look.sign('bar')} "
-            lines += [look.dim(prefix) + line.rstrip() for line in replica.last_lines]
+            lines += [look.dim(prefix) + line for line in _last_lines(found, replica)]
         if replica.log_path:
             lines.append(f"  {look.dim(replica.log_path)}")
     if len(failed) > 1:
@@ -151,6 +151,14 @@ def _failure_lines(
     arrow = look.sign("arrow")
     todo = commands(handle, found) if found is not None else [f"torchx status {app_name(handle)}"]
     return [*lines, *(f"  {arrow} {text}" for text in todo)]
+
+
+def _last_lines(found: "Explanation | None", replica: Any) -> list[str]:
+    """The end of the traceback of the failure that is explained, else of what was printed."""
+    name = f"{replica.role}/{replica.replica}"
+    if found is not None and found.replica == name:
+        return [e.text for e in found.evidence if e.source == "log"]
+    return [line.rstrip() for line in replica.last_lines]
 
 
 def failure_text(runner: Runner, handle: str, status: AppStatus) -> str:

@@ -94,6 +94,7 @@ def choose(
     patterns = [text for text in args.app_handles if _is_pattern(text)]
     if not patterns and args.app_handles:
         return Selection([*dict.fromkeys(named)], asked=False)
+    args.scheduler = _arguments.check_scheduler(args.scheduler)
     listed = _Listed(runner, args)
     rows: list[ListAppResponse] = [] if patterns else listed.of(str(args.scheduler))
     for pattern in patterns:

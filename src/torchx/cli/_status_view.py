@@ -2,7 +2,7 @@
 
 import time
 
-from torchx.cli._explained import app_name, commands, explained, overview
+from torchx.cli._explained import app_name, commands, explained, overview, place_of
 from torchx.cli._look import Look, duration
 from torchx.cli._table import fitted
 from torchx.runner import Runner
@@ -25,6 +25,9 @@ def status_text(
     found = explained(runner, handle, status.state)
     if found is not None:
         lines += look.wrap(f"  {look.bold(found.cause.value)}: {found.summary}", "  ")
+        place = place_of(found)
+        if place:
+            lines.append(f"  {look.dim(f'at {place}')}")
     elif status.msg not in ("", NONE, status.state.name):
         lines += look.wrap(f"  {status.msg}", "  ")
     if replicas:

@@ -2,12 +2,15 @@
 
 import argparse
 import sys
+from collections.abc import Iterable
+from typing import NoReturn
 
 from torchx._startup.lazy_logger import get_logger
 from torchx.cli import _arguments, _output, _selection
 from torchx.cli._list_view import list_text
 from torchx.cli._log_query import parse_count
 from torchx.cli._look import is_terminal
+from torchx.cli._watch import Screen, changed_rows
 from torchx.cli.argparse_util import torchxconfig_list
 from torchx.cli.cmd_base import SubCommand
 from torchx.runner import Runner, config, get_runner
@@ -63,6 +66,11 @@ class CmdList(SubCommand):
             const="name",
             help="handles alone, as `-o name`",
         )
+        add(
+            "--watch",
+            action="store_true",
+            help="show each change until Ctrl-C: in place on a terminal, as lines elsewhere",
+        )
         _arguments.add_json(subparser)
 
     def run(self, args: argparse.Namespace) -> None:
@@ -73,10 +81,30 @@ class CmdList(SubCommand):
                 opts = runner.scheduler_run_opts(scheduler)
                 cfg = _arguments.parse_cfg(scheduler, opts, args.scheduler_args)
             config.apply(scheduler=scheduler, cfg=cfg)
-            apps = runner.list(scheduler, cfg or None)
-            if args.state:
-                apps = [app for app in apps if app.state in args.state]
-            self._print(runner, args, scheduler, apps)
+            if args.watch:
+                self._watch(runner, args, scheduler, cfg)
+            self._print(runner, args, scheduler, _chosen(runner.list(scheduler, cfg or None), args))
+
+    def _watch(
+        self, runner: Runner, args: argparse.Namespace, scheduler: str, cfg: dict[str, CfgVal]
+    ) -> NoReturn:
+        """Shows the apps and what changes of them, until it is interrupted."""
+        form = "json" if args.json else args.output
+        screen = Screen()
+        last: list[ListAppResponse] | None = None
+        for found in runner.watch_list(scheduler, cfg or None):
+            apps = _chosen(found, args)
+            if form in ("json", "yaml", "name"):
+                self._print(runner, args, scheduler, apps)
+            elif screen.redraws:
+                shown = apps if args.all else apps[: args.limit or _ROWS]
+                more = len(apps) - len(shown)
+                screen.show(list_text(runner, shown, more, form == "wide"))
+            else:
+                for handle, state in changed_rows(last, apps):
+                    _output.out(f"{handle} {state}")
+            last = apps
+        raise AssertionError("a watch of a list has no end")
 
     def _print(
         self,
@@ -102,6 +130,10 @@ class CmdList(SubCommand):
         else:
             rows = [[app.app_handle, app.name, str(app.state)] for app in shown]
             _output.out_table([HANDLE_HEADER, NAME_HEADER, STATUS_HEADER], rows)
+
+
+def _chosen(apps: Iterable[ListAppResponse], args: argparse.Namespace) -> list[ListAppResponse]:
+    return [app for app in apps if not args.state or app.state in args.state]
 
 
 def _to_json(app: ListAppResponse, scheduler: str) -> dict[str, object]:

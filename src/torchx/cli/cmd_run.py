@@ -119,7 +119,7 @@ class CmdRun(SubCommand):
         subparser.usage = "%(prog)s [options] COMPONENT [ARGS ...]"
         subparser.epilog = EPILOG
         before = len(subparser._actions)  # argparse has no public list of what was added
-        _arguments.add_scheduler(subparser, torchxconfig_run)
+        _arguments.add_scheduler(subparser, torchxconfig_run, several=True)
         _arguments.add_cfg(subparser)
         self._add_flags(subparser)
         _arguments.add_json(subparser)
@@ -137,6 +137,7 @@ class CmdRun(SubCommand):
             subparser.add_argument(name, *more, action="store_true", help=text)
 
         flag("--dryrun", "show what would be submitted, and submit nothing")
+        flag("--strict", "refuse an app of which the scheduler would drop something")
         flag("--wait", "return when the app has ended (local schedulers always do)")
         flag("--log", "print the logs to stderr, and wait (local schedulers always do)")
         flag(
@@ -233,6 +234,11 @@ class CmdRun(SubCommand):
             if args.stdin
             else self._args_from_flags(runner, args)
         )
+        if "," in run_args.scheduler:
+            from torchx.cli._portability import compare
+
+            compare(runner, run_args, args)
+            return
         run_args.scheduler = canonical_name(run_args.scheduler, runner.scheduler_backends())
         if run_args.scheduler == "local":  # that of a plugin
             _output.log().warning(LOCAL_SCHEDULER_WARNING_MSG)
@@ -262,7 +268,9 @@ class CmdRun(SubCommand):
     def _args_from_flags(self, runner: Runner, args: argparse.Namespace) -> TorchXRunArgs:
         args.scheduler = _arguments.check_scheduler(args.scheduler)
         cfg: dict[str, CfgVal] = {}
-        if args.scheduler_args:
+        if "," in args.scheduler and not args.dryrun:
+            self._parser().error("several schedulers are compared by a dry run: add --dryrun")
+        if args.scheduler_args and "," not in args.scheduler:
             opts = runner.scheduler_run_opts(args.scheduler)
             cfg = _arguments.parse_cfg(args.scheduler, opts, args.scheduler_args)
         name, component_args = _parse_component_name_and_args(
@@ -280,6 +288,7 @@ class CmdRun(SubCommand):
                 workspace=workspace,
                 cfg=run_args.scheduler_cfg,
                 parent_run_id=run_args.parent_run_id,
+                **_strictly(run_args),
             )
         from torchx.cli._dryrun import dryrun_json, dryrun_text
 
@@ -297,14 +306,7 @@ class CmdRun(SubCommand):
         self._attached = local and not cfg.get("detach") and _can_detach(runner, scheduler)
         self._launching = True
         with component_errors(run_args):
-            handle = runner.run_component(
-                run_args.component_name,
-                run_args.component_args_str or run_args.component_args,
-                scheduler,
-                workspace=run_args.workspace,
-                cfg=cfg,
-                parent_run_id=run_args.parent_run_id,
-            )
+            handle = self._launch(runner, run_args)
         self._handle = handle
         from torchx.cli._run_report import RunReport, outcome_json, tell
 
@@ -320,6 +322,17 @@ class CmdRun(SubCommand):
             report.left_alone(handle, status)
         if args.json:
             tell(_output.out_json, outcome_json(handle, status or (runner.status(handle))))
+
+    def _launch(self, runner: Runner, run_args: TorchXRunArgs) -> str:
+        return runner.run_component(
+            run_args.component_name,
+            run_args.component_args_str or run_args.component_args,
+            run_args.scheduler,
+            workspace=run_args.workspace,
+            cfg=run_args.scheduler_cfg,
+            parent_run_id=run_args.parent_run_id,
+            **_strictly(run_args),
+        )
 
     def _wait(
         self,
@@ -376,6 +389,11 @@ class CmdRun(SubCommand):
             )
         _output.log().warning("%s", message)
         _output.error_json("Interrupted", message)
+
+
+def _strictly(run_args: TorchXRunArgs) -> dict[str, bool]:
+    """The keyword, only where it says something: stand-ins for a runner may not take it."""
+    return {"strict": True} if run_args.strict else {}
 
 
 def _detaches(runner: Runner, scheduler: str, args: argparse.Namespace) -> bool:

@@ -5,19 +5,20 @@ import sys
 
 from torchx._startup.lazy_logger import get_logger
 from torchx._words import did_you_mean
-from torchx.cli import _arguments, _output
+from torchx.cli import _arguments, _output, _secrets
 from torchx.cli._catalog_view import options_text
 from torchx.cli._look import is_terminal
 from torchx.cli.cmd_base import SubCommand
 from torchx.runner import Runner, get_runner
 from torchx.schedulers import canonical_name
-from torchx.specs import get_type_name, runopts
+from torchx.specs import CfgVal, get_type_name, runopts
 
 logger = get_logger(__name__)  # clients replace it
 
 EPILOG = """\
 examples:
   torchx runopts              options of every scheduler
+  torchx runopts --resolved slurm    their values now, and from where
   torchx runopts local_cwd    options of one, for `torchx run -s local_cwd -cfg KEY=VALUE`"""
 
 
@@ -34,9 +35,18 @@ class CmdRunopts(SubCommand):
             metavar="SCHEDULER",
             help="only this scheduler (default: all)",
         )
+        subparser.add_argument(
+            "--resolved",
+            action="store_true",
+            help="the values of its options now, and where each comes from",
+        )
+        _arguments.add_cfg(subparser)
+        _secrets.add_show_secrets(subparser)
         _arguments.add_json(subparser)
 
     def run(self, args: argparse.Namespace) -> None:
+        if args.resolved and not args.scheduler:
+            args.cmd_parser.error("say whose options: torchx runopts --resolved SCHEDULER")
         with get_runner() as runner:
             names = runner.scheduler_backends()
             if args.scheduler:
@@ -46,11 +56,41 @@ class CmdRunopts(SubCommand):
                 problem = _options(runner, name)
                 if isinstance(problem, Exception):  # of the one that was asked for
                     raise problem
+            if args.resolved:
+                args.scheduler = names[0]
+                _print_resolved(runner, args)
+                return
             if args.json:
                 _output.out_json({name: _options_json(runner, name) for name in names})
                 return
             for name in names:
                 _print_options(runner, name)
+
+
+def _print_resolved(runner: Runner, args: argparse.Namespace) -> None:
+    given: dict[str, CfgVal] = {}
+    if args.scheduler_args:
+        opts = runner.scheduler_run_opts(args.scheduler)
+        given = _arguments.parse_cfg(args.scheduler, opts, args.scheduler_args)
+    rows = [
+        {"name": row.name, "value": row.value, "origin": row.origin, "where": row.where}
+        for row in runner.resolved_run_opts(args.scheduler, given)
+    ]
+    if not args.show_secrets:
+        for row in rows:
+            row["value"] = _secrets.mask_data({row["name"]: row["value"]})[row["name"]]
+    if args.json:
+        _output.out_json({args.scheduler: rows})
+        return
+    cells = [
+        [str(row["name"]), _value_text(row["value"]), f"{row['origin']} {row['where']}".rstrip()]
+        for row in rows
+    ]
+    _output.out_table(["OPTION", "VALUE", "FROM"], cells)
+
+
+def _value_text(value: object) -> str:
+    return "" if value is None else str(value)
 
 
 def _check_known(scheduler: str, names: list[str]) -> None:

@@ -9,6 +9,7 @@ from torchx.cli import _arguments, _output
 from torchx.cli._explained import explained
 from torchx.cli._look import is_terminal
 from torchx.cli._status_view import status_text
+from torchx.cli._watch import watch_status
 from torchx.cli.cmd_base import AppHandleSubCommand, parse_app_handle, report_failure
 from torchx.runner import Runner
 from torchx.schedulers.api import one_look
@@ -48,6 +49,11 @@ class CmdStatus(AppHandleSubCommand):
             "--wait", action="store_true", help="return when the app has come to its end"
         )
         subparser.add_argument(
+            "--watch",
+            action="store_true",
+            help="show each change until its end: in place on a terminal, as lines elsewhere",
+        )
+        subparser.add_argument(
             "--exit-status",
             action="store_true",
             help="exit with 1 if the app failed or was cancelled",
@@ -56,6 +62,9 @@ class CmdStatus(AppHandleSubCommand):
 
     def run_with_runner(self, args: argparse.Namespace, runner: Runner) -> None:
         handle = args.app_handle
+        if args.watch:
+            self._watch(args, runner)
+            return
         with one_look():  # the cause comes from the same look
             status = runner.wait(handle, wait_interval=1) if args.wait else runner.status(handle)
             if status is None:
@@ -78,6 +87,27 @@ class CmdStatus(AppHandleSubCommand):
         """Writes the status to stdout; clients replace it or call it."""
         report_failure(status)
         _output.out(status.format(roles))
+
+    def _watch(self, args: argparse.Namespace, runner: Runner) -> None:
+        handle, roles = args.app_handle, parse_list_arg(args.roles)
+        first = runner.status(handle)
+        if first is None:
+            self.exit_missing_app(handle)
+        _warn_unknown_roles(first, roles)
+        show = _watch_json if args.json else watch_status
+        status = show(runner, handle, roles) or first
+        if args.exit_status and status.state in (AppState.FAILED, AppState.CANCELLED):
+            raise SystemExit(1)
+
+
+def _watch_json(runner: Runner, handle: str, roles: list[str] | None) -> AppStatus | None:
+    """One line of JSON for each change."""
+    status: AppStatus | None = None
+    for _ in runner.watch(handle):
+        status = runner.status(handle)
+        if status is not None:
+            _output.out_json(_status_json(status, roles, handle))
+    return status
 
 
 def _status_json(status: AppStatus, roles: list[str] | None, handle: str) -> dict[str, object]:

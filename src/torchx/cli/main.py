@@ -35,6 +35,7 @@ COMMANDS: dict[str, str] = {
     "plugins": "torchx.cli.cmd_plugins:CmdPlugins",
     "port-forward": "torchx.cli.cmd_port_forward:CmdPortForward",
     "prune": "torchx.cli.cmd_prune:CmdPrune",
+    "rerun": "torchx.cli.cmd_rerun:CmdRerun",
     "run": "torchx.cli.cmd_run:CmdRun",
     "runopts": "torchx.cli.cmd_runopts:CmdRunopts",
     "shell": "torchx.cli.cmd_shell:CmdShell",

@@ -24,7 +24,8 @@ def build_into(
             workspace = Workspace.from_str(workspace)
         role = app.roles[0]
         role.workspace = workspace
-        logger.info("role `%s` of app `%s` gets workspace `%s`", role.name, app.name, workspace)
+        text = "role `%s` of app `%s` gets workspace `%s`"
+        logger.info(text, role.name, app.name, workspace, extra={"calm_text": ""})
     scheduler.build_workspaces(app.roles, cfg)
 
 

@@ -1,6 +1,7 @@
 """The schedulers that a runner has made, and the state of apps on them."""
 
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from torchx.errors import UnsupportedRequest
@@ -12,6 +13,7 @@ from torchx.specs.api import AppDef, AppHandle, AppStatus, CfgVal, parse_app_han
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from torchx.runner._resolved import ResolvedOption
     from torchx.schedulers.api import Scheduler
 
 
@@ -100,6 +102,20 @@ class Session:
     def scheduler_run_opts(self, scheduler: str) -> runopts:
         """Options of a scheduler."""
         return self._scheduler(scheduler).run_opts()
+
+    def resolved_run_opts(
+        self, scheduler: str, cfg: Mapping[str, CfgVal] | None = None
+    ) -> "list[ResolvedOption]":
+        """Options and parameters of a scheduler, their values, and where each comes from.
+
+        Args:
+            cfg: what would be given to ``run``; it wins over config files.
+        """
+        from torchx.runner._resolved import resolve_options, resolve_parameters
+
+        opts = self._scheduler(scheduler).run_opts()
+        factory = self._scheduler_factories[scheduler]
+        return resolve_options(scheduler, opts, cfg or {}) + resolve_parameters(factory, os.environ)
 
     def cfg_from_str(self, scheduler: str, *cfg_literal: str) -> dict[str, CfgVal]:
         """Options from ``key=value`` text; of several texts the later wins."""

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any, overload
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import BackendUnavailable
 from torchx.runner import _prepare
+from torchx.runner._async_verbs import AsyncVerbs
 from torchx.runner._calls import UnreadCall, recorded, recorded_call
+from torchx.runner._changes import WatchVerbs
 from torchx.runner._ending import EndingVerbs
-from torchx.runner._explaining import ExplainingVerbs, has_look
+from torchx.runner._explaining import has_look
 from torchx.runner._inside import InsideVerbs
-from torchx.runner._logs import LogVerbs
+from torchx.runner._recorded import RecordVerbs
 from torchx.runner._trackers import get_configured_trackers
 from torchx.runner._trackers import get_tracker_factories as get_tracker_factories
 from torchx.schedulers import get_scheduler_factories
@@ -38,6 +40,7 @@ from torchx.workspace.api import WorkspaceMixin
 
 if TYPE_CHECKING:
     from torchx.runner.events import log_event
+    from torchx.schedulers._core.portability import Finding
     from torchx.schedulers.api import (
         FailedReplica,
         ListAppResponse,
@@ -85,7 +88,7 @@ def get_runner(
     )
 
 
-class Runner(LogVerbs, EndingVerbs, InsideVerbs, ExplainingVerbs):
+class Runner(AsyncVerbs, EndingVerbs, InsideVerbs, WatchVerbs, RecordVerbs):
     """Submits apps and manages them by handle; closes its schedulers when it is closed.
 
     Args:
@@ -116,6 +119,8 @@ class Runner(LogVerbs, EndingVerbs, InsideVerbs, ExplainingVerbs):
         cfg: Mapping[str, CfgVal] | None = None,
         workspace: Workspace | str | None = None,
         parent_run_id: str | None = None,
+        *,
+        strict: bool = False,
     ) -> AppHandle:
         """Runs a component found by name, with arguments as on the command line or by name.
 
@@ -124,7 +129,7 @@ class Runner(LogVerbs, EndingVerbs, InsideVerbs, ExplainingVerbs):
         """
         with recorded_call("run_component", scheduler, workspace=_text(workspace)) as log:
             info = self.dryrun_component(
-                component, component_args, scheduler, cfg, workspace, parent_run_id
+                component, component_args, scheduler, cfg, workspace, parent_run_id, **_if(strict)
             )
             handle = self.schedule(info)
             _note_app(log, info.app, handle)
@@ -138,8 +143,15 @@ class Runner(LogVerbs, EndingVerbs, InsideVerbs, ExplainingVerbs):
         cfg: Mapping[str, CfgVal] | None = None,
         workspace: Workspace | str | None = None,
         parent_run_id: str | None = None,
+        *,
+        strict: bool = False,
     ) -> "AppDryRunInfo[Any]":
         """What ``run_component`` would submit."""
+        app = self.component_app(component, component_args)
+        return self.dryrun(app, scheduler, cfg, workspace, parent_run_id, **_if(strict))
+
+    def component_app(self, component: str, component_args: "list[str] | dict[str, Any]") -> AppDef:
+        """The app that a component makes of these arguments, for no scheduler in particular."""
         from torchx.specs.finder import get_component
 
         if isinstance(component_args, dict):
@@ -147,8 +159,7 @@ class Runner(LogVerbs, EndingVerbs, InsideVerbs, ExplainingVerbs):
         else:
             tokens, by_name = component_args, {}
         defaults = self._component_defaults.get(component)
-        app = materialize_appdef(get_component(component).fn, tokens, defaults, by_name)
-        return self.dryrun(app, scheduler, cfg, workspace, parent_run_id)
+        return materialize_appdef(get_component(component).fn, tokens, defaults, by_name)
 
     @overload
     def run(
@@ -203,6 +214,7 @@ class Runner(LogVerbs, EndingVerbs, InsideVerbs, ExplainingVerbs):
             from torchx._launches import note_launch
 
             note_launch(handle)
+            self._note_request(scheduler, app_id, dryrun_info)
             _note_app(log, dryrun_info.app, handle)
         return handle
 
@@ -213,6 +225,8 @@ class Runner(LogVerbs, EndingVerbs, InsideVerbs, ExplainingVerbs):
         cfg: Mapping[str, CfgVal] | None = None,
         workspace: Workspace | str | None = None,
         parent_run_id: str | None = None,
+        *,
+        strict: bool = False,
     ) -> "AppDryRunInfo[Any]":
         """What would be submitted. Leaves ``app`` alone: ``info.app`` is a copy.
 
@@ -220,6 +234,7 @@ class Runner(LogVerbs, EndingVerbs, InsideVerbs, ExplainingVerbs):
             cfg: options of the scheduler; config files are not read.
             workspace: built in place of the first role's own, where workspaces are.
             parent_run_id: given to the trackers; ``TORCHX_PARENT_RUN_ID`` wins over it.
+            strict: refuse an app of which the scheduler would drop something.
 
         Raises:
             UnknownSchedulerException: if there is no such scheduler.
@@ -243,6 +258,10 @@ class Runner(LogVerbs, EndingVerbs, InsideVerbs, ExplainingVerbs):
             sched = self._scheduler(scheduler)
             resolved = resolve_cfg(sched.run_opts(), cfg)
             sched._pre_build_validate(app, scheduler, resolved)
+            if strict:
+                from torchx.runner._portability import check_strict
+
+                check_strict(sched, app, cfg, scheduler)
             if isinstance(sched, WorkspaceMixin):
                 from torchx.runner._building import build_into
 
@@ -257,6 +276,14 @@ class Runner(LogVerbs, EndingVerbs, InsideVerbs, ExplainingVerbs):
             _note_app(log, app, None)
             log._torchx_event.app_id = app.name
         return info
+
+    def portability(
+        self, app: AppDef, scheduler: str, cfg: Mapping[str, CfgVal] | None = None
+    ) -> "Sequence[Finding]":
+        """What a scheduler would refuse, drop or change of the app; submits and builds nothing."""
+        from torchx.runner._portability import findings
+
+        return findings(self._scheduler(scheduler), app, cfg)
 
     @overload
     def build_workspace(
@@ -381,6 +408,11 @@ class Runner(LogVerbs, EndingVerbs, InsideVerbs, ExplainingVerbs):
             for app in apps:
                 app.app_handle = make_app_handle(scheduler, self._name, app.app_id)
             return apps
+
+
+def _if(strict: bool) -> dict[str, bool]:
+    """The keyword, only where it says something: subclasses may not take it."""
+    return {"strict": True} if strict else {}
 
 
 def _note_app(log: "log_event | UnreadCall", app: AppDef | None, handle: AppHandle | None) -> None:

@@ -137,7 +137,7 @@ class _File:
 
     def __init__(self, path: str, text: str) -> None:
         self.path = path
-        self._text = text
+        self.text = text
         parser = _parse(path, text)
         self.sections = {
             title: {key: value.replace("%%", "%") for key, value in parser.items(title)}
@@ -148,7 +148,7 @@ class _File:
     def where(self, section: str, key: str) -> str:
         """Names an entry for a message."""
         inside = False
-        for number, line in enumerate(self._text.splitlines(), 1):
+        for number, line in enumerate(self.text.splitlines(), 1):
             if line.startswith("["):
                 inside = line.strip() == f"[{section}]"
             elif inside and line.replace(":", "=", 1).partition("=")[0].strip() == key:

@@ -253,6 +253,11 @@ class Scheduler(abc.ABC, Generic[T]):
         """The native request of the app read back; ``None`` where that is not possible."""
         return None
 
+    def recorded_request(self, app_id: str) -> "Mapping[str, Any] | None":
+        """Hook of schedulers that record what was launched: ``version``, ``app`` and ``cfg`` as
+        plain data; ``None`` if there is no record. For others the runner keeps it."""
+        return None
+
     def exists(self, app_id: str) -> bool:
         """Whether the scheduler knows the app; a cancelled one as well."""
         if _defines(self, "look"):
@@ -261,6 +266,10 @@ class Scheduler(abc.ABC, Generic[T]):
 
     def wait_for_change(self, app_id: str, timeout_s: float) -> None:
         """Returns when the state of the app may have changed, at the latest after the time."""
+        time.sleep(timeout_s)
+
+    def wait_for_any_change(self, timeout_s: float) -> None:
+        """Returns when the state of any app may have changed, at the latest after the time."""
         time.sleep(timeout_s)
 
     def failed_replicas(self, app_id: str, max_lines: int = 10) -> _FailedReplicas:

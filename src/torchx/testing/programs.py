@@ -17,14 +17,14 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 _PROGRAM = """\
 #!/bin/sh
 printf '%s\\n' "{name} $*" >>{folder}/calls
-if [ -e {folder}/away ]; then
+if {reaches} && [ -e {folder}/away ]; then
     cat {folder}/away >&2
     exit 1
 fi
@@ -46,27 +46,38 @@ class Programs:
     Args:
         folder: made for them; it also holds the list of their calls.
         commands: the command line behind each name.
+        patient: names of programs that jobs call themselves, which wait where others fail.
     """
 
-    def __init__(self, folder: Path, commands: Mapping[str, Sequence[str]]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        commands: Mapping[str, Sequence[str]],
+        patient: Collection[str] = (),
+    ) -> None:
         self._folder = folder
         folder.mkdir(parents=True)
         for name, command in commands.items():
             text = _PROGRAM.format(
-                name=name, folder=shlex.quote(str(folder)), command=shlex.join(command)
+                name=name,
+                folder=shlex.quote(str(folder)),
+                command=shlex.join(command),
+                reaches="false" if name in patient else "true",
             )
             program = folder / name
             program.write_text(text)
             program.chmod(0o755)
 
     @classmethod
-    def of_script(cls, folder: Path, script: Path, names: Sequence[str]) -> "Programs":
+    def of_script(
+        cls, folder: Path, script: Path, names: Sequence[str], patient: Collection[str] = ()
+    ) -> "Programs":
         """Fakes that run one Python script, which gets the name of the program and its arguments.
 
         It has the standard library only, so that it starts in 20 ms.
         """
         python = [sys.executable, "-I", "-S", str(script)]
-        return cls(folder, {name: [*python, name] for name in names})
+        return cls(folder, {name: [*python, name] for name in names}, patient)
 
     @classmethod
     def real(cls, folder: Path, names: Sequence[str]) -> "Programs":

@@ -64,6 +64,7 @@ class WorkspaceMixin(abc.ABC, Generic[T]):
                     role.workspace,
                     before,
                     role.image,
+                    extra={"calm_text": _in_short(role)},
                 )
 
     def caching_build_workspace_and_update_role(
@@ -263,3 +264,10 @@ def _warn_deprecated(name: str, stacklevel: int) -> None:
 
     msg = f"`{name}` is deprecated, write a `torchx.workspace.WorkspaceMixin` instead"
     warnings.warn(msg, FutureWarning, stacklevel=stacklevel)
+
+
+def _in_short(role: Role) -> str:
+    image = role.image
+    if image.startswith("sha256:"):
+        image = image[7:19]
+    return f"workspace of role `{role.name}` is in image {image}"

@@ -12,7 +12,15 @@ from tests.integration.kubernetes.real_cluster import (
     submit,
 )
 from torchx.runner import Runner, get_runner
-from torchx.schedulers._kube.calls import JOB_SETS, LOCAL_QUEUES, WORKLOADS, Kind, Selection
+from torchx.schedulers._kube.calls import (
+    APP_WRAPPERS_V1BETA2,
+    JOB_SETS,
+    LOCAL_QUEUES,
+    WORKLOADS,
+    Kind,
+    Selection,
+)
+from torchx.schedulers._kube.errors import MissingKind
 from torchx.specs import AppState, Resource
 
 from .conftest import until
@@ -93,3 +101,23 @@ def test_a_queue_chooses_volcano_where_the_cluster_has_it(place, runner):
     groups = place.kube.groups()
     info = runner.dryrun(an_app("true"), "kubernetes", {"queue": "q", "validate_spec": False})
     assert info.request.api == ("volcano" if "batch.volcano.sh" in groups else "job")
+
+
+def test_an_app_wrapper_waits_in_a_queue(place, runner):
+    try:
+        place.kube.list_objects(Selection(APP_WRAPPERS_V1BETA2, place.namespace))
+    except MissingKind:
+        pytest.skip("the cluster serves no AppWrappers of v1beta2")
+    cfg = {"appwrapper_version": "v1beta2", "queue": "q", "grace_s": 1}
+    fits = an_app("true", 2, resource=Resource(cpu=1, gpu=0, memMB=64))
+    handle = runner.run(fits, "kubernetes_mcad", cfg)
+    assert runner.wait(handle).state is AppState.SUCCEEDED
+    runner.delete(handle)
+    too_large = an_app("true", 2, resource=Resource(cpu=500, gpu=0, memMB=64))
+    handle = runner.run(too_large, "kubernetes_mcad", cfg)
+    until(lambda: "quota" in runner.status(handle).msg)
+    assert runner.status(handle).state is AppState.PENDING
+    runner.cancel(handle)
+    assert runner.wait(handle).state is AppState.CANCELLED
+    runner.delete(handle)
+    until(lambda: not workloads(place))

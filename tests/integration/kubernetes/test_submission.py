@@ -22,7 +22,8 @@ from torchx.specs import AppState, is_terminal
 from .conftest import NS, OPTS, Notes, ended, left, until
 
 LAUNCH = """
-import json, sys
+import json, signal, sys
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as the command line has it
 from torchx.schedulers.kubernetes_scheduler import create_scheduler
 from torchx.specs import AppDef, Role
 name, roles, opts = json.load(sys.stdin)
@@ -176,6 +177,27 @@ def test_ended_at_random_moments_nothing_runs_by_halves(
             process.wait()
         check_outcome(scheduler, kube, notes, (2, 1, 1))
         notes.forget()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("replicas", SHAPES)
+def test_interrupted_while_the_server_takes_its_time_nothing_is_left(
+    cluster: FakeKube,
+    scheduler: KubernetesScheduler,
+    kube: KubeClient,
+    notes: Notes,
+    replicas: tuple[int, ...],
+    number: signal.Signals,
+) -> None:
+    cluster.requests(forget=True)
+    cluster.fault("slow", "^POST .*jobs", seconds=0.4)
+    with Launcher(notes, replicas, OPTS) as process:
+        until(lambda: writes_of(cluster) > 0)
+        process.send_signal(number)
+        assert process.wait() != 0
+    until(lambda: all(r["code"] for r in cluster.requests()))
+    assert left(kube) == []
+    assert scheduler.list() == []
 
 
 # -- faults --------------------------------------------------------------------------------------

@@ -42,11 +42,22 @@ def on_terminal(
     Args:
         stdout: a descriptor in place of the terminal.
     """
+    return _run(["-m", "torchx.cli.main", *argv], columns, env, stdout)
+
+
+def python_on_terminal(script: str, columns: int = 80, env: dict[str, str] | None = None) -> Screen:
+    """Runs a script in such a terminal."""
+    return _run(["-c", script], columns, env, None)
+
+
+def _run(
+    arguments: list[str], columns: int, env: dict[str, str] | None, stdout: int | None
+) -> Screen:
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     clean = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "NO_COLOR", "FORCE_COLOR")}
     process = subprocess.Popen(
-        [sys.executable, "-m", "torchx.cli.main", *argv],
+        [sys.executable, *arguments],
         stdin=slave,
         stdout=slave if stdout is None else stdout,
         stderr=slave,

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from torchx._component_names import components_in
+from torchx._launches import note_deletion, note_launch
 
 COMPONENT = "from torchx.specs import AppDef\ndef train(lr: float, j: str = '1x1') -> AppDef: ...\n"
 
@@ -109,6 +110,26 @@ def test_handles_of_local_apps_are_offered() -> None:
     )
     (handle,) = offered("torchx status local_cwd://torchx/e")
     assert handle.startswith(("local_cwd://torchx/echo-", "//torchx/echo-"))
+
+
+def test_app_ids_are_offered_of_all_that_was_launched_from_here() -> None:
+    for handle in ("slurm://torchx/4711", "local_cwd://torchx/train-x1", "slurm://torchx/4712"):
+        note_launch(handle)
+    note_deletion("slurm://torchx/4712")
+    for command in ("status", "why", "logs", "rm", "describe", "cancel"):
+        assert offered(f"torchx {command} tr") == ["train-x1"]
+        assert offered(f"torchx {command} 47") == ["4711"]
+    (handle,) = offered("torchx status slurm://torchx/4")
+    assert handle.endswith("//torchx/4711")
+
+
+def test_short_names_and_what_is_new_are_offered() -> None:
+    assert offered("torchx why") == ["why"]
+    assert offered("torchx doc") == ["doctor"]
+    assert offered("torchx ps") == ["ps"]
+    assert offered("torchx ps -o ") == ["wide", "json", "yaml", "name"]
+    assert "--tail-lines" in offered("torchx logs --")
+    assert offered("torchx doctor -s slu") == ["slurm"]
 
 
 def test_the_latest_handles_are_offered_of_many() -> None:

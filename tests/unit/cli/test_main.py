@@ -53,7 +53,7 @@ def test_default_commands_come_in_order_as_new_instances() -> None:
     first, second = cli.get_default_sub_cmds(), cli.get_default_sub_cmds()
     assert " ".join(first) == (
         "builtins cancel completion configure delete describe doctor exec list log plugins"
-        " port-forward prune run runopts shell status tracker why"
+        " port-forward prune rerun run runopts shell status tracker why"
     )
     assert all(isinstance(cmd, SubCommand) for cmd in first.values())
     assert isinstance(first["run"], CmdRun)

@@ -141,3 +141,18 @@ def test_errors(argv: list[str], call: Callable[..., Any]) -> None:
     result = call(*argv)
     assert result.code != 0
     check("error", result.out)
+
+
+def test_launching_again(call: Callable[..., Any], handle: str) -> None:
+    check("rerun", call("rerun", "--json", handle).out)
+    shown = call("rerun", "--dryrun", "--env", "X=1", "--json", handle)
+    assert check("rerun_dryrun", shown.out)["difference"] == ["+ work.env.X: 1"]
+
+
+def test_schedulers_that_are_compared(call: Callable[..., Any]) -> None:
+    words = ["run", "--dryrun", "--json", "--workspace=", "-s", "local_cwd,slurm", "utils.echo"]
+    assert check("run_compared", call(*words).out)["local_cwd"]["dropped"]
+
+
+def test_options_and_their_origins(call: Callable[..., Any]) -> None:
+    check("runopts_resolved", call("runopts", "--resolved", "--json", "local_cwd").out)

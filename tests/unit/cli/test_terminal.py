@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 
-from tests.unit.cli.terminal import ESCAPES, on_terminal
+from tests.unit.cli.terminal import ESCAPES, on_terminal, python_on_terminal
 from torchx._launches import note_launch
+from torchx.runner import Runner
 from torchx.runner._watching import FailureWatch
 from torchx.schedulers._core.exits import exception_json
-from torchx.schedulers.api import ReplicaSnapshot
+from torchx.schedulers.api import AppSnapshot, ReplicaSnapshot, Scheduler
+from torchx.schedulers.causes import Cause, Rule
 from torchx.specs import AppState
 
 WIDTHS = [20, 33, 60, 80, 120, 200]
@@ -86,6 +88,14 @@ def test_a_run_that_fails_names_the_cause_and_the_next_command(roles: str) -> No
     assert command is not None
     assert "loss is NaN" in on_terminal(*command[1].split()[1:]).text
     assert re.search(r"\d\d:\d\d:\d\d", screen.text) is None
+
+
+def test_a_status_names_the_exception_and_its_place_before_the_replicas(failed: str) -> None:
+    screen = on_terminal("status", failed, columns=120)
+    first, cause, place, *_ = screen.lines
+    assert first.startswith(f"✗ {failed} FAILED")
+    assert "ValueError: loss is NaN" in cause
+    assert place.strip() == "at fail.py:2 in step"
 
 
 def test_the_handle_alone_goes_into_a_pipe(roles: str) -> None:
@@ -253,3 +263,76 @@ def test_handles_that_are_gone_say_so_in_one_line() -> None:
     screen = on_terminal("status", columns=200)
     assert screen.code == 1
     assert "does not exist on scheduler `local_cwd`" in screen.lines[0]
+
+
+# -- what takes long ------------------------------------------------------------------------------
+
+BUILD = """
+import logging, sys
+from torchx.cli import _output
+_output.configure_logging(logging.INFO)
+log = logging.getLogger("torchx.workspace.docker")
+for step in range(1, 4):
+    log.info("Step %d/3 : RUN something", step)
+logging.getLogger("torchx.workspace.api").info("built", extra={"calm_text": "built image abc"})
+logging.getLogger("torchx.runner.api").info("gets workspace", extra={"calm_text": ""})
+_output.out("the handle")
+log.warning("a warning stays")
+log.info("Step 9/9 : passes")
+_output.say("the end")
+"""
+
+
+def test_a_build_is_one_line_that_goes_away() -> None:
+    screen = python_on_terminal(BUILD)
+    assert screen.code == 0
+    assert "Step 2/3" in screen.raw
+    left = [line.rpartition("\r")[2] for line in screen.text.rstrip("\n").split("\n")]
+    assert re.fullmatch(r"built image abc \(0\.\ds\)", left[0])
+    assert left[1:] == ["the handle", "! a warning stays", "the end"]
+
+
+@pytest.mark.parametrize("env", [{"TERM": "dumb"}, {"COLUMNS": "20"}])
+def test_steps_of_a_build_on_lesser_terminals(env: dict[str, str]) -> None:
+    screen = python_on_terminal(BUILD, env=env)
+    assert screen.code == 0
+    assert "the end" in screen.lines[-1]
+    if env.get("TERM") == "dumb":
+        assert "\r" not in screen.raw
+        assert screen.lines[0] == "Step 1/3 : RUN something"
+
+
+def test_a_wait_is_told_with_its_cause_and_when_it_changes(
+    call: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    words = "Unschedulable: 1 Insufficient cpu"
+    replicas = [ReplicaSnapshot("w", 0, AppState.PENDING, reason=words)]
+
+    class Waiting(Scheduler[Any]):
+        looks = 0
+
+        def _submit_dryrun(self, app: Any, cfg: Any) -> Any: ...
+        def schedule(self, dryrun_info: Any) -> str:
+            return "a"
+
+        def look(self, app_id: str) -> AppSnapshot:
+            self.looks += 1
+            if self.looks < 3:
+                return AppSnapshot("a", tuple(replicas), message=replicas[0].reason)
+            state = AppState.RUNNING if self.looks == 3 else AppState.SUCCEEDED
+            return AppSnapshot("a", (ReplicaSnapshot("w", 0, state),))
+
+        def cause_rules(self) -> list[Rule]:
+            return [Rule(Cause.UNSCHEDULABLE, r"Insufficient (?P<what>\w+)", "no {what} is free")]
+
+    caplog.set_level("INFO", "torchx.runner.api")
+    scheduler = Waiting("waits", "s")
+    with Runner("s", {"waits": lambda session_name, **_: scheduler}) as runner:
+        status = runner.wait("waits://s/a", wait_interval=0.01)
+    assert status is not None
+    assert scheduler.looks == 4  # one for each state, none for the causes
+    records = [r.getMessage() for r in caplog.records if r.name == "torchx.runner.api"]
+    assert records == [
+        f"`waits://s/a` is PENDING: unschedulable: no cpu is free ({words})",
+        "`waits://s/a` is RUNNING",
+    ]

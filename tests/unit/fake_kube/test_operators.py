@@ -178,7 +178,7 @@ def test_both_generations_of_app_wrappers(kube: KubeClient) -> None:
         lambda: kube.get(APP_WRAPPERS_V1BETA1, NS, "w").get("status")
         == {"Succeeded": 1, "state": "Completed"}
     )
-    failed = {"phase": "Failed", "retries": 3}
+    failed = {"phase": "Failed", "resettingCount": 3}
     reached(lambda: kube.get(APP_WRAPPERS_V1BETA2, NS, "w").get("status") == failed)
 
 

@@ -33,6 +33,10 @@ class NoCredentials(AwsRefused):
     """There are no credentials, or AWS does not accept them any more."""
 
 
+class NoRegion(AwsRefused):
+    """Nothing says which region is meant."""
+
+
 class Throttled(BackendUnavailable):
     """AWS takes no more requests for now, also after some repetitions."""
 
@@ -147,7 +151,7 @@ def translated(err: Exception, call: str) -> TorchXError | None:
     if names.intersection(_CREDENTIAL_ERRORS):
         return NoCredentials(f"no credentials for AWS ({words}): {_SIGN_IN}")
     if "NoRegionError" in names:
-        return AwsRefused(
+        return NoRegion(
             "no AWS region is set: give the option `region`, set AWS_REGION, or add one to the "
             "profile with `aws configure`"
         )

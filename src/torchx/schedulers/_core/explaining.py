@@ -34,7 +34,8 @@ def explain(snapshot: AppSnapshot, reader: LogReader | None, words: Sequence[Rul
         lines = telling_lines(failed, reader, LAST_LINES) if reader is not None else []
     except TorchXError:  # logs that cannot be read explain nothing
         return explain_snapshot(snapshot, rules)
-    return explain_snapshot(snapshot, rules, trace_of(failed, lines))
+    trace = trace_of(failed, lines)
+    return explain_snapshot(snapshot, rules, trace)
 
 
 def trace_of(failed: ReplicaSnapshot, last_lines: Sequence[str]) -> Trace:

@@ -232,6 +232,13 @@ class KubeClient:
             return False
         return True
 
+    def withdraw(self, kind: Kind, namespace: str, name: str) -> None:
+        """Deletes an object that was being created: the server may still be about to do so."""
+        for _ in range(_LATE_LOOKS):
+            if self.delete(kind, namespace, name):
+                return
+            self._pause(_LATE_S)
+
     def delete_all(self, selection: Selection, propagation: str = "Background") -> None:
         """Deletes all objects of a selection, which must have a selector."""
         if not selection.query():
@@ -269,6 +276,8 @@ class KubeClient:
         return self.transport.send(request, self.patience.timeout_s)
 
 
+_LATE_LOOKS, _LATE_S = 3, 0.5
+"""How often, and with which pauses, a creation that was broken off is looked for."""
 _VERSION = ("major", "minor")
 
 

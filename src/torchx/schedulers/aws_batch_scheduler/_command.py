@@ -1,7 +1,8 @@
 """The command and the variables of a role's containers. Pure.
 
 All nodes of a group have one command. What differs between them is told by variables of the
-service: where a macro needs one, the command is begun by ``sh``; nowhere else.
+service: where a macro needs one, or a variable is empty, the command is begun by ``sh``; nowhere
+else.
 """
 
 import re
@@ -66,12 +67,13 @@ def build_command(role: Role, app_id: str, place: Place) -> dict[str, Any]:
     env[ENV_TORCHX_ROLE_IDX] = str(place.index)
     env[ENV_TORCHX_ROLE_NAME] = role.name
     env[ENV_TORCHX_IMAGE] = role.image
-    varying = {name: value for name, value in env.items() if _REPLICA in value}
-    lines = _prefix(role, place, texts, varying)
+    # the service drops variables that are empty
+    in_shell = {name: value for name, value in env.items() if not value or _REPLICA in value}
+    lines = _prefix(role, place, texts, in_shell)
     if lines:
         line = " ".join(_quoted(arg) for arg in args)
         args = ["sh", "-c", "; ".join([*lines, f"exec {line}"])]
-    fixed = [(name, value) for name, value in env.items() if name not in varying]
+    fixed = [(name, value) for name, value in env.items() if name not in in_shell]
     return {
         "command": args,
         "environment": [{"name": name, "value": value} for name, value in fixed],
@@ -98,7 +100,7 @@ class _Texts:
         return filled
 
 
-def _prefix(role: Role, place: Place, texts: _Texts, varying: Mapping[str, str]) -> list[str]:
+def _prefix(role: Role, place: Place, texts: _Texts, in_shell: Mapping[str, str]) -> list[str]:
     """What the shell does before the command; nothing where nothing is needed."""
     lines = []
     if texts.replica:
@@ -107,11 +109,11 @@ def _prefix(role: Role, place: Place, texts: _Texts, varying: Mapping[str, str])
         lines.append(f'export {MAIN_NODE_HOST}="${{{MAIN_NODE_HOST}:-localhost}}"')
     if place.retried and ENV_TORCHX_ATTEMPT not in role.env:
         lines.append(f"export {ENV_TORCHX_ATTEMPT}=$((${{{ATTEMPT}:-1}} - 1))")
-    for name, value in varying.items():
+    for name, value in in_shell.items():
         if not _VARIABLE.fullmatch(name):
             msg = (
-                f"role `{role.name}`: the value of `{name}` differs between replicas, and a shell "
-                "cannot set a variable of that name: use letters, digits and _"
+                f"role `{role.name}`: the value of `{name}` is empty or differs between replicas, "
+                "and a shell cannot set a variable of that name: use letters, digits and _"
             )
             raise InvalidInput(msg)
         lines.append(f"export {name}={_quoted(value)}")

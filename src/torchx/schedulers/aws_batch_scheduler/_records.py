@@ -24,6 +24,8 @@ CANCEL_REASON = "killed via torchx CLI"
 """Why we end a job that a user cancelled; it can be read back."""
 END_REASON = "ended by torchx after replica"
 """Begins why we end a job of which a replica has failed; its name follows."""
+BATCH_ENDED = ("Canceled by JobStateTimeLimit", "Terminated by JobStateTimeLimit")
+"""Begins why the queue itself has ended a job that waited for too long."""
 DEFAULT_LOG_GROUP = "/aws/batch/job"
 
 _SAYS_NOTHING = ("Essential container in task exited",)
@@ -57,7 +59,8 @@ class Node:
     @property
     def past_attempts(self) -> Sequence[Record]:
         """Attempts that have ended."""
-        return self.record.get("attempts") or ()
+        over = is_terminal(self.state)
+        return [a for a in self.record.get("attempts") or () if over or a.get("stoppedAt")]
 
     @property
     def attempt(self) -> int:

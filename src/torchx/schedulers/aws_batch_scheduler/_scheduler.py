@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from torchx._startup.dataclass import replace
 from torchx.schedulers._aws.session import AwsService
+from torchx.schedulers._core import records
 from torchx.schedulers.api import (
     AppSnapshot,
     LogChunk,
@@ -27,6 +28,9 @@ from ._states import BatchSnapshot, build_row, build_snapshot
 from ._tags import Facts
 
 if TYPE_CHECKING:
+    from torchx.schedulers._core.causes import Rule
+    from torchx.schedulers._core.checkups import Checkup
+
     from ._client import Explanations, JobTable
 
 Home = tuple[str | None, str | None]
@@ -115,7 +119,17 @@ class AWSBatchScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         account.jobs.expect(arn)
         self._arns[job.app_id] = arn
         self._homes[job.app_id] = home
+        if home != (None, None):
+            records.remember(self.backend, job.app_id, {"region": home[0], "profile": home[1]})
         return job.app_id
+
+    def _home(self, app_id: str) -> Home:
+        """Region and profile that an app was submitted with, from here or another shell."""
+        if app_id not in self._homes:
+            noted = records.recall(self.backend, app_id) or {}
+            region, profile = noted.get("region"), noted.get("profile")
+            self._homes[app_id] = str(region) if region else None, str(profile) if profile else None
+        return self._homes[app_id]
 
     def _by_digest(self, job: BatchJob) -> BatchJob:
         """The request with pushed images by their digests, which nobody can move."""
@@ -138,7 +152,7 @@ class AWSBatchScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         self, app_id: str, nodes: Sequence[int] | None = None
     ) -> tuple[BatchSnapshot | None, int]:
         """A snapshot, with some of the nodes or all, and how many calls it took."""
-        account = self._account(self._homes.get(app_id, (None, None)))
+        account = self._account(self._home(app_id))
         arn = self._arn(app_id, account)
         looked = account.jobs.look(arn, nodes) if arn is not None else None
         if looked is None:
@@ -149,11 +163,10 @@ class AWSBatchScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         return replace(snapshot, message=words) if words else snapshot, looked.calls
 
     def _arn(self, app_id: str, account: "_Account") -> str | None:
-        from ._client import find_job
+        from ._client import find_app
 
         if app_id not in self._arns:
-            queue, colon, name = app_id.rpartition(":")
-            found = find_job(account.batch, queue, name) if colon and queue and name else None
+            found = find_app(account.batch, app_id)
             if found is None:
                 return None
             self._arns[app_id] = found
@@ -175,6 +188,18 @@ class AWSBatchScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         """Returns when the time is over, at once with all others who wait in this process."""
         self._ticks.wait(timeout_s)
 
+    def checkups(self) -> "Sequence[Checkup]":
+        """What jobs here need."""
+        from ._checkups import checkups
+
+        return checkups(self._account().batch)
+
+    def cause_rules(self) -> "Sequence[Rule]":
+        """What the words of this backend mean."""
+        from ._causes import RULES
+
+        return RULES
+
     # -- ending -----------------------------------------------------------------------------
 
     def end(self, snapshot: AppSnapshot) -> None:
@@ -190,9 +215,10 @@ class AWSBatchScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
     def _end(self, snapshot: BatchSnapshot, reason: str) -> None:
         from ._client import terminate
 
-        account = self._account(self._homes.get(snapshot.app_id, (None, None)))
-        arn = str((snapshot.job or {})["jobArn"])
-        terminate(account.batch, arn, reason)
+        account = self._account(self._home(snapshot.app_id))
+        job = snapshot.job or {}
+        arn = str(job["jobArn"])
+        terminate(account.batch, str(job.get("jobId") or arn), reason)
         account.jobs.forget(arn)
 
     def remove(self, snapshot: AppSnapshot) -> None:
@@ -202,7 +228,7 @@ class AWSBatchScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         if not snapshot.terminal:
             self.end(snapshot)
         definition = (_own(snapshot).job or {}).get("jobDefinition")
-        account = self._account(self._homes.get(snapshot.app_id, (None, None)))
+        account = self._account(self._home(snapshot.app_id))
         if definition:
             deregister(account.batch, str(definition))
 
@@ -214,7 +240,7 @@ class AWSBatchScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         """Lines of these replicas from CloudWatch, in the order of time."""
         from ._logs import read
 
-        account = self._account(self._homes.get(snapshot.app_id, (None, None)))
+        account = self._account(self._home(snapshot.app_id))
         return read(
             account.logs,
             _own(snapshot),

@@ -10,6 +10,7 @@ from torchx.schedulers._core.snapshot import AppSnapshot, ReplicaKey, ReplicaSna
 from torchx.specs.api import AppState, is_terminal
 
 from ._records import (
+    BATCH_ENDED,
     CANCEL_REASON,
     END_REASON,
     Node,
@@ -89,7 +90,8 @@ class _App:
             self.ended_for = words.removeprefix(END_REASON).strip()
         flagged = bool(job.get("isTerminated") or job.get("isCancelled"))
         self.terminated = flagged or words.startswith((CANCEL_REASON, END_REASON))
-        self.cancelled = self.terminated and not self.ended_for
+        by_user = not words.startswith((END_REASON, *BATCH_ENDED))
+        self.cancelled = self.terminated and by_user
         attempts = int((job.get("retryStrategy") or {}).get("attempts") or 1)
         self.may_retry = not self.terminated and self.parent.attempt + 1 < attempts
 
@@ -101,8 +103,7 @@ class _App:
     def replica(self, role: str, k: int) -> ReplicaSnapshot:
         node = self.nodes.get((role, k))
         if node is None:
-            state = AppState.CANCELLED if self.over else AppState.PENDING
-            return ReplicaSnapshot(role, k, state)
+            return ReplicaSnapshot(role, k, self._untold())
         state = self._state(role, k, node)
         return ReplicaSnapshot(
             role,
@@ -116,6 +117,12 @@ class _App:
             ended_ns=node.time_ns("stoppedAt") if is_terminal(state) else None,
             native_id=str(node.record.get("jobId") or ""),
         )
+
+    def _untold(self) -> AppState:
+        """State of a node of which nothing is told."""
+        if not self.nodes and self.parent.state in (AppState.RUNNING, AppState.SUCCEEDED):
+            return self.parent.state  # none of them is told
+        return AppState.CANCELLED if self.over else AppState.PENDING
 
     def _state(self, role: str, k: int, node: Node) -> AppState:
         state = node.state
@@ -173,7 +180,7 @@ def build_row(queue: str, job: Record) -> AppSnapshot:
     flagged = bool(job.get("isTerminated") or job.get("isCancelled"))
     state = state_of(job.get("status"))
     cancelled = flagged or words.startswith(CANCEL_REASON)
-    if state is AppState.FAILED and cancelled and not words.startswith(END_REASON):
+    if state is AppState.FAILED and cancelled and not words.startswith((END_REASON, *BATCH_ENDED)):
         state = AppState.CANCELLED
     name = str(job.get("jobName") or "")
     app = str((job.get("tags") or {}).get(TAG_TORCHX_APPNAME) or name)

@@ -1,22 +1,15 @@
-"""What training jobs need: an account of AWS that may use SageMaker."""
+"""What training jobs need: boto3, credentials and a region, and a policy that allows SageMaker."""
 
-from torchx.errors import TorchXError
-from torchx.schedulers._aws.checkups import account_checkups
+from torchx.schedulers._aws.checkups import checkups_of
 from torchx.schedulers._aws.session import AwsService
-from torchx.schedulers._core.checkups import Checkup, Finding, broken, ok
-
-_POLICY = "Add what docs/schedulers/aws_sagemaker.md lists to your policy"
+from torchx.schedulers._core.checkups import Checkup, Finding, ok
 
 
-def checkups() -> list[Checkup]:
-    """All checks; one alone where AWS is not set up."""
-    found, set_up = account_checkups()
-    return [*found, Checkup("training jobs", _jobs)] if set_up else found
+def checkups(jobs: AwsService) -> list[Checkup]:
+    """All checks; one alone without boto3."""
+    return checkups_of("training jobs", lambda: _jobs(jobs))
 
 
-def _jobs() -> Finding:
-    try:
-        AwsService("sagemaker").call_once("list_training_jobs", MaxResults=1)
-    except TorchXError as err:
-        return broken(str(err), _POLICY)
-    return ok("they can be listed")
+def _jobs(jobs: AwsService) -> Finding:
+    jobs.call_once("list_training_jobs", MaxResults=1)
+    return ok(f"SageMaker answers in {jobs.region}")

@@ -25,6 +25,7 @@ from ._request import AWSSageMakerJob, build_request
 from ._states import parse_job, parse_row
 
 if TYPE_CHECKING:
+    from torchx.schedulers._core.causes import Rule
     from torchx.schedulers.checkups import Checkup
 
     from ._client import Api
@@ -162,11 +163,17 @@ class AWSSageMakerScheduler(PublishedMethods, DockerWorkspaceMixin, Scheduler[Op
 
         return read_logs(self._api(snapshot.app_id), snapshot, replicas, query)
 
+    def cause_rules(self) -> "Sequence[Rule]":
+        """What the words of this backend mean."""
+        from ._causes import RULES
+
+        return RULES
+
     def checkups(self) -> "Sequence[Checkup]":
         """What jobs need here, and whether it is there: an account that may use SageMaker."""
         from ._checkups import checkups
 
-        return checkups()
+        return checkups(self._api().jobs)
 
     # -- ending -----------------------------------------------------------------------------
 

@@ -135,6 +135,12 @@ class DockerScheduler(SdkContainers, DockerWorkspaceMixin, Scheduler[Opts]):
         cursor = daemon.cursors.setdefault(app_id, EventCursor(time.time_ns()))
         wait_for_event(daemon, {"label": f"{LABEL_APP_ID}={app_id}"}, cursor, timeout_s)
 
+    def wait_for_any_change(self, timeout_s: float) -> None:
+        """Returns as soon as something happened to a container of TorchX."""
+        daemon = self._daemon
+        cursor = daemon.cursors.setdefault("", EventCursor(time.time_ns()))
+        wait_for_event(daemon, {"label": LABEL_APP_ID}, cursor, timeout_s)
+
     def read_logs(
         self, snapshot: AppSnapshot, replicas: Sequence[ReplicaKey], query: LogQuery
     ) -> Iterator[LogChunk]:

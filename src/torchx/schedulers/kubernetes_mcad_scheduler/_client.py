@@ -2,11 +2,11 @@
 
 import copy
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from torchx._startup.lazy_logger import get_logger
-from torchx.errors import InvalidInput, JobStartError
+from torchx.errors import InvalidInput, JobStartError, TorchXError
 from torchx.schedulers._core.records import recall, remember
 from torchx.schedulers._kube.apps.app import App, Object, parse_app
 from torchx.schedulers._kube.apps.labels import ANNOTATION_APP, ANNOTATION_ENDED
@@ -19,7 +19,14 @@ from torchx.schedulers._kube.calls import (
     Kind,
 )
 from torchx.schedulers._kube.client import MARK, KubeClient
-from torchx.schedulers._kube.errors import AlreadyExists, MissingKind, NotFound
+from torchx.schedulers._kube.errors import (
+    AlreadyExists,
+    ApiError,
+    MissingKind,
+    NotFound,
+    NotSent,
+    Untrusted,
+)
 from torchx.schedulers.api import AppState
 from torchx.schedulers.ids import random_id
 
@@ -47,22 +54,29 @@ def _translated(version: str) -> Iterator[None]:
 
 
 def submit(kube: KubeClient, job: KubernetesMCADJob) -> None:
-    """Makes the AppWrapper, once, whatever happens to the answer.
+    """Makes the AppWrapper, once, whatever happens to the answer; or leaves nothing behind.
 
     Raises:
         JobStartError: if another app has the name.
         TorchXError: whatever the cluster says.
     """
     version = version_of(job.resource)
+    name, namespace = job.resource["metadata"]["name"], job.resource["metadata"]["namespace"]
     body = copy.copy(job.resource)
     annotations = {**body["metadata"]["annotations"], MARK: random_id()}
     body["metadata"] = {**body["metadata"], "annotations": annotations}
     try:
         with _translated(version):
-            kube.create(KINDS[version], body["metadata"]["namespace"], body)
+            kube.create(KINDS[version], namespace, body)
     except AlreadyExists as err:
         msg = f"{err}; there is an app `{job.app_id}` already, submit again for another name"
         raise _NameTaken(msg) from None
+    except (ApiError, NotSent, Untrusted):
+        raise  # it was not made
+    except BaseException:
+        with suppress(TorchXError):
+            kube.withdraw(KINDS[version], namespace, name)
+        raise
 
 
 def version_of(wrapper: Object) -> str:

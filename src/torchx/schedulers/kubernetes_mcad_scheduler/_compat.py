@@ -14,6 +14,7 @@ from ._names import cleanup_str, get_unique_truncated_appid, host_variable
 from ._options import Opts
 from ._request import (
     Facts,
+    add_extras,
     build_pod,
     build_pod_group,
     build_request,
@@ -77,7 +78,8 @@ def role_to_pod(
     replica = next(expand(role, unique_app_id, rank0_env=host_variable(role.name)))
     pod = cleanup_str(name)
     hosts = {host_variable(role.name): f"{unique_app_id}-0.{unique_app_id}"}
-    body = build_pod(role, replica, pod, hosts, options, opts, unique_app_id, namespace)
+    body = build_pod(role, replica, pod, hosts, options, unique_app_id, namespace)
+    add_extras(body, opts)
     return to_official(body, "V1Pod")
 
 

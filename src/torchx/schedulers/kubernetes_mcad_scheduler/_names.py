@@ -55,12 +55,17 @@ def fitting_name(unique: str, roles: Sequence[int]) -> str:
 
 
 def pod_name(app: str, role: int, roles: int, replica: int) -> str:
-    """Name and host name of a pod; it tells the role where there are several.
+    """Host name of a pod, and name of one without a Job; it tells the role where there are several.
 
     >>> pod_name("app-x1", 0, 1, 3), pod_name("app-x1", 1, 2, 3)
     ('app-x1-3', 'app-x1-1-3')
     """
-    return f"{app}-{role}-{replica}" if roles > 1 else f"{app}-{replica}"
+    return f"{job_name(app, role, roles)}-{replica}"
+
+
+def job_name(app: str, role: int, roles: int) -> str:
+    """Name of the Job of a role; the host names of its pods are those of ``pod_name``."""
+    return f"{app}-{role}" if roles > 1 else app
 
 
 def host_variable(role: str) -> str:

@@ -1,20 +1,24 @@
-"""Builds the AppWrapper: pods, the Service by which they find each other, PodGroups. Pure."""
+"""Builds the AppWrapper: pods or Jobs, the Service by which they find each other. Pure."""
 
+import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from torchx._startup.lazy_logger import get_logger
-from torchx.errors import InvalidInput
+from torchx.errors import InvalidInput, UnsupportedRequest
 from torchx.schedulers._core.checks import ends_on_failure
 from torchx.schedulers._core.replicas import Replica, expand
 from torchx.schedulers._kube.apps.app import note_app
+from torchx.schedulers._kube.apps.indexed import Texts, build_job_spec, limits_of_failures
+from torchx.schedulers._kube.apps.indexed import build_pod as build_indexed_pod
 from torchx.schedulers._kube.apps.labels import (
     ANNOTATION_APP,
     LABEL_QUEUE,
     LABEL_REPLICA_ID,
     LABEL_UNIQUE_NAME,
     app_labels,
+    container_name,
     role_labels,
 )
 from torchx.schedulers._kube.apps.pods import (
@@ -29,11 +33,13 @@ from torchx.schedulers._kube.apps.text import render_objects
 from torchx.settings import ENV_TORCHX_RANK0_HOST
 from torchx.specs.api import AppDef, Role
 
-from ._names import fitting_name, host_variable, pod_name
+from ._names import fitting_name, host_variable, job_name, pod_name
 from ._options import Opts
 
 VERSIONS = ("v1beta1", "v1beta2")
 DEFAULT_PORT = "29500"
+_MOST_ROLES = 8
+"""Templates of pods in an AppWrapper of ``v1beta2``, as its controller and Kueue have it."""
 _GROUP = "workload.codeflare.dev"
 _SETTING = f"{_GROUP}.appwrapper"
 _NETWORKS = "k8s.v1.cni.cncf.io/networks"
@@ -91,15 +97,15 @@ def build_request(app: AppDef, unique: str, opts: Opts, facts: Facts) -> Kuberne
     """
     _check(app, opts)
     name = fitting_name(unique, [role.num_replicas for role in app.roles])
+    ends = ends_on_failure(opts.on_failure)
+    v1beta2 = opts.appwrapper_version == "v1beta2"
     objects = [
         *_pod_groups(app, name, opts, facts),
-        *_pods(app, name, opts, facts),
+        *(_jobs(app, name, opts, facts, ends) if v1beta2 else _pods(app, name, opts, facts)),
         build_service(app, name, facts.namespace, get_port_for_service(app)),
     ]
     retries = min(role.max_retries for role in app.roles)
-    v1beta2 = opts.appwrapper_version == "v1beta2"
     spec = _components(objects, opts) if v1beta2 else _generic_items(app, objects, opts, retries)
-    ends = ends_on_failure(opts.on_failure)
     counts = [retries if v1beta2 else 0] * len(app.roles)
     annotations = {ANNOTATION_APP: note_app(app, [name] * len(app.roles), ends, counts)}
     if v1beta2:
@@ -120,11 +126,30 @@ def build_request(app: AppDef, unique: str, opts: Opts, facts: Facts) -> Kuberne
 
 
 def _check(app: AppDef, opts: Opts) -> None:
+    v1beta2 = opts.appwrapper_version == "v1beta2"
+    _check_options(opts, v1beta2)
+    if not app.roles:
+        raise InvalidInput(f"app `{app.name}` has no roles")
+    if v1beta2 and len(app.roles) > _MOST_ROLES:
+        msg = f"an AppWrapper holds at most {_MOST_ROLES} roles, given: {len(app.roles)}"
+        raise UnsupportedRequest(f"{msg}; use `kubernetes` with `job_api=jobset`")
+    for role in app.roles:
+        if role.num_replicas < 1 or not role.image:
+            what = "no image, which a pod needs" if not role.image else "no replicas"
+            raise InvalidInput(f"role `{role.name}` has {what}")
+        if role.max_retries > 0 and not v1beta2:
+            logger.warning(
+                "role `%s`: MCAD queues an app again that could not start, and does not start one "
+                "again that failed; `appwrapper_version=v1beta2` does",
+                role.name,
+            )
+
+
+def _check_options(opts: Opts, v1beta2: bool) -> None:
     if opts.appwrapper_version not in VERSIONS:
         given = opts.appwrapper_version
         msg = f"option `appwrapper_version` is one of {', '.join(VERSIONS)}, given: `{given}`"
         raise InvalidInput(msg)
-    v1beta2 = opts.appwrapper_version == "v1beta2"
     if opts.queue and not v1beta2:
         raise InvalidInput("option `queue` needs `appwrapper_version=v1beta2`")
     if opts.priority is not None and v1beta2:
@@ -136,18 +161,6 @@ def _check(app: AppDef, opts: Opts) -> None:
         logger.warning(
             "with `image_secret` and `service_account`, the secrets of the account are left out"
         )
-    if not app.roles:
-        raise InvalidInput(f"app `{app.name}` has no roles")
-    for role in app.roles:
-        if role.num_replicas < 1 or not role.image:
-            what = "no image, which a pod needs" if not role.image else "no replicas"
-            raise InvalidInput(f"role `{role.name}` has {what}")
-        if role.max_retries > 0 and not v1beta2:
-            logger.warning(
-                "role `%s`: MCAD queues an app again that could not start, and does not start one "
-                "again that failed; `appwrapper_version=v1beta2` does",
-                role.name,
-            )
 
 
 # -- what is around the objects ------------------------------------------------------------------
@@ -186,7 +199,7 @@ def _components(objects: list[dict[str, Any]], opts: Opts) -> dict[str, Any]:
 
 
 def _reactions(retries: int) -> dict[str, str]:
-    """The controller would start all again three times, and delete failed pods at once."""
+    """The controller would start all again three times, and delete what failed at once."""
     return {
         f"{_SETTING}/retryLimit": str(retries),
         f"{_SETTING}/retryPausePeriodDuration": "1s",
@@ -246,35 +259,85 @@ def get_port_for_service(app: AppDef) -> str:
     return DEFAULT_PORT
 
 
+def _jobs(app: AppDef, name: str, opts: Opts, facts: Facts, ends: bool) -> Iterator[dict[str, Any]]:
+    """An Indexed Job for each role: the controller takes no more than eight templates of pods."""
+    options = _pod_options(opts)
+    for i, role in enumerate(app.roles):
+        # what fails is started again by the AppWrapper, not by the Job
+        inner = copy.copy(role)
+        inner.max_retries, inner.min_replicas = 0, None
+        job = job_name(name, i, len(app.roles))
+        hosts = _hosts(app, name, i)
+        first = i == 0 and role.num_replicas == 1
+        rank0 = "localhost" if first else next(iter(hosts.values()))
+        texts = Texts(name, role.num_replicas)
+        pod = build_indexed_pod(inner, texts, job, rank0, options, first=i == 0)
+        env = pod["spec"]["containers"][0]["env"]
+        env += [{"name": key, "value": v} for key, v in hosts.items() if key not in role.env]
+        pod["spec"]["subdomain"] = name
+        add_extras(pod, opts)
+        lay_over(pod, facts.overlays.get(role.name) or {}, container_name(role.name))
+        labels = _labels_of_pods(app, name, i, opts)
+        pod["metadata"]["labels"] = {**(pod["metadata"].get("labels") or {}), **labels}
+        yield {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {"name": job, "namespace": facts.namespace, "labels": labels},
+            "spec": {**build_job_spec(inner, limits_of_failures(inner, ends)), "template": pod},
+        }
+
+
 def _pods(app: AppDef, name: str, opts: Opts, facts: Facts) -> Iterator[dict[str, Any]]:
     """A pod for each replica. What is the same in all of a role is one object."""
-    options = PodOptions(
+    options = _pod_options(opts)
+    rank0 = host_variable(app.roles[0].name)
+    for i, role in enumerate(app.roles):
+        hosts = _hosts(app, name, i)
+        labels = _labels_of_pods(app, name, i, opts)
+        for replica in _replicas(role, name, rank0, first=i == 0):
+            pod = pod_name(name, i, len(app.roles), replica.k)
+            body = build_pod(role, replica, pod, hosts, options, name, facts.namespace)
+            add_extras(body, opts)
+            if i == 0 and replica.k == 0:
+                _add_rank0(body)
+            lay_over(body, facts.overlays.get(role.name) or {}, container_name(role.name))
+            own = body["metadata"].get("labels") or {}
+            body["metadata"]["labels"] = {**own, **labels, LABEL_REPLICA_ID: str(replica.k)}
+            yield body
+
+
+def _pod_options(opts: Opts) -> PodOptions:
+    return PodOptions(
         service_account=opts.service_account,
         priority_class=opts.priority_class_name,
         pull_secrets=(opts.image_secret,) if opts.image_secret else (),
         grace_s=opts.grace_s,
         gpu_resource=opts.gpu_resource,
     )
-    roles = len(app.roles)
-    first_host = f"{pod_name(name, 0, roles, 0)}.{name}"
-    rank0 = host_variable(app.roles[0].name)
-    for i, role in enumerate(app.roles):
-        own_host = f"{pod_name(name, i, roles, 0)}.{name}"
-        hosts = {rank0: first_host, host_variable(role.name): own_host}
-        if host_variable(role.name) == rank0:
-            hosts = {rank0: first_host}
-        labels = role_labels(app, i, name)
-        if opts.coscheduler_name:
-            labels[_POD_GROUP_LABEL] = f"{name}-pg{i}"
-        for replica in _replicas(role, name, rank0, first=i == 0):
-            pod = pod_name(name, i, roles, replica.k)
-            body = build_pod(role, replica, pod, hosts, options, opts, name, facts.namespace)
-            if i == 0 and replica.k == 0:
-                _add_rank0(body)
-            lay_over(body, facts.overlays.get(role.name) or {})
-            own = body["metadata"].get("labels") or {}
-            body["metadata"]["labels"] = {**own, **labels, LABEL_REPLICA_ID: str(replica.k)}
-            yield body
+
+
+def _hosts(app: AppDef, name: str, index: int) -> dict[str, str]:
+    """Variables with the first hosts of the first role and of another one."""
+    found: dict[str, str] = {}
+    for i in (0, index):
+        variable = host_variable(app.roles[i].name)
+        found.setdefault(variable, f"{pod_name(name, i, len(app.roles), 0)}.{name}")
+    return found
+
+
+def _labels_of_pods(app: AppDef, name: str, index: int, opts: Opts) -> dict[str, str]:
+    labels = role_labels(app, index, name)
+    if opts.coscheduler_name:
+        labels[_POD_GROUP_LABEL] = f"{name}-pg{index}"
+    return labels
+
+
+def add_extras(pod: dict[str, Any], opts: Opts) -> None:
+    """What only this scheduler has options for."""
+    if opts.network is not None:
+        pod["metadata"]["annotations"][_NETWORKS] = opts.network
+    if opts.coscheduler_name:
+        pod["spec"]["schedulerName"] = opts.coscheduler_name
 
 
 def _replicas(role: Role, name: str, rank0: str, *, first: bool) -> Iterator[Replica]:
@@ -292,7 +355,6 @@ def build_pod(
     name: str,
     hosts: Mapping[str, str],
     options: PodOptions,
-    opts: Opts,
     app_id: str,
     namespace: str,
 ) -> dict[str, Any]:
@@ -306,9 +368,6 @@ def build_pod(
     command = [escaped(word) for word in (role.entrypoint, *replica.args)]
     main, volumes = build_main(role, name, command, env, options)
     annotations = {ANNOTATION_ISTIO_SIDECAR: "false"}
-    if opts.network is not None:
-        annotations[_NETWORKS] = opts.network
-    scheduler = {"schedulerName": opts.coscheduler_name} if opts.coscheduler_name else {}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -321,7 +380,6 @@ def build_pod(
             "volumes": volumes,
             "nodeSelector": {},
             **build_placement(role, options),
-            **scheduler,
         },
     }
 

@@ -6,16 +6,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from torchx._startup.dataclass import replace
-from torchx.schedulers._kube.apps.app import ended_mark, group_jobs, parse_app
+from torchx.schedulers._kube.apps.app import ended_mark, group_jobs, main_container, parse_app
 from torchx.schedulers._kube.apps.clusters import Clusters
 from torchx.schedulers._kube.apps.labels import label_value
 from torchx.schedulers._kube.apps.overlays import read_overlay
 from torchx.schedulers._kube.apps.snapshots import build_snapshot, sum_states
 from torchx.schedulers.api import (
     AppSnapshot,
+    ExecRequest,
     LogChunk,
     LogQuery,
     ReplicaKey,
+    ReplicaSnapshot,
     Scheduler,
     SchedulerFeatures,
 )
@@ -30,6 +32,7 @@ from ._states import READER, is_going, is_over, why_not, wrapper_state
 if TYPE_CHECKING:
     from torchx.schedulers._kube.apps.look import Looked
     from torchx.schedulers._kube.calls import Kind
+    from torchx.schedulers._kube.pods import PodPort
     from torchx.schedulers.causes import Rule
     from torchx.schedulers.checkups import Checkup
 
@@ -44,6 +47,8 @@ _V1BETA1 = SchedulerFeatures(
     exit_codes=True,
     mounts=True,
     event_wait=True,
+    execute=True,
+    port_forward=True,
 )
 FEATURES = {
     "v1beta1": _V1BETA1,
@@ -145,7 +150,7 @@ class KubernetesMCADScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
             app = marked(app)
         snapshot = build_snapshot(app, READER)
         waiting = [r for r in snapshot.replicas if r.state is AppState.PENDING]
-        if waiting and not snapshot.cancelled and not snapshot.message:
+        if waiting and not snapshot.cancelled and not any(r.reason for r in waiting):
             told = explain(kube, app, is_over)
             told = told or {key: why_not(wrapper) for key, wrapper in app.jobs.items()}
             snapshot = build_snapshot(app, READER, told)
@@ -224,9 +229,27 @@ class KubernetesMCADScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
 
     def cause_rules(self) -> "Sequence[Rule]":
         """What the words of this backend mean."""
-        from torchx.schedulers._kube.apps.causes import RULES
+        from ._causes import RULES
 
         return RULES
+
+    # -- inside a replica -------------------------------------------------------------------
+
+    def execute(self, snapshot: AppSnapshot, replica: ReplicaSnapshot, request: ExecRequest) -> int:
+        """Runs a command in the container of the replica."""
+        from torchx.schedulers._kube.pods import execute
+
+        home, namespace, _ = self._clusters.place(snapshot.app_id)
+        looked, pod = self._looked(snapshot.app_id), replica.native_id
+        container = "" if looked is None else main_container(looked.app, pod)
+        return execute(self._clusters.kube(home), namespace, pod, container, request)
+
+    def open_port(self, snapshot: AppSnapshot, replica: ReplicaSnapshot, port: int) -> "PodPort":
+        """A connection to a port of the pod, through the API server."""
+        from torchx.schedulers._kube.pods import PodPort
+
+        home, namespace, _ = self._clusters.place(snapshot.app_id)
+        return PodPort(self._clusters.kube(home), namespace, replica.native_id, port)
 
     # -- ending -----------------------------------------------------------------------------
 

@@ -74,7 +74,7 @@ def fate_of(role: NotedRole, wrapper: Object | None, marked: bool) -> Fate:
 
 
 def _restarts_of(wrapper: Object) -> int:
-    return int((wrapper.get("status") or {}).get("retries") or 0)
+    return int((wrapper.get("status") or {}).get("resettingCount") or 0)
 
 
 def restarts_of(app: App) -> int:
@@ -93,11 +93,18 @@ def why_not(wrapper: Object) -> str:
     """The last message of its conditions, such as why it is not dispatched; empty for none."""
     status = wrapper.get("status") or {}
     conditions: list[Mapping[str, Any]] = [*(status.get("conditions") or ())]
-    told = [c for c in conditions if c.get("message")]
+    told = [c for c in conditions if c.get("message") and not _is_usual(c)]
     if not told:
         return ""
     latest = told[-1]
     return f"{latest.get('reason', '')}: {latest['message']}".strip(": ")
 
+
+def _is_usual(item: Mapping[str, Any]) -> bool:
+    """Whether it says that all is well."""
+    return item.get("type") in _OF_V1BETA2 and item["type"] != "Unhealthy"
+
+
+_OF_V1BETA2 = ("QuotaReserved", "ResourcesDeployed", "PodsReady", "Unhealthy", "DeletingResources")
 
 READER = Reader(fate_of, failure_of, restarts_of, "AppWrappers")

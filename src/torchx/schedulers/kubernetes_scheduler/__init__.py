@@ -18,8 +18,15 @@ from torchx.schedulers._kube.apps.pods import (
     RESERVED_MEMMB,
     RESERVED_MILLICPU,
 )
+from torchx.schedulers.ids import make_unique
 
-from ._compat import KubernetesOpts, app_to_resource, pod_labels, role_to_pod
+from ._compat import (
+    KubernetesOpts,
+    app_to_resource,
+    pod_labels,
+    prefix_container_name,
+    role_to_pod,
+)
 from ._options import Opts
 from ._request import KubernetesJob
 from ._scheduler import KubernetesScheduler, create_scheduler
@@ -49,7 +56,9 @@ __all__ = [
     "Opts",
     "app_to_resource",
     "create_scheduler",
+    "make_unique",
     "pod_labels",
+    "prefix_container_name",
     "role_to_pod",
     "sanitize_for_serialization",
 ]

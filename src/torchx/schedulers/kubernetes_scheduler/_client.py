@@ -71,7 +71,7 @@ def submit(kube: KubeClient, job: KubernetesJob) -> None:
         TorchXError: whatever the cluster says.
     """
     mark = random_id()
-    begun: list[str] = []
+    begun: dict[str, bool] = {}
     _check_size(job)
     try:
         with _translated(job):
@@ -85,20 +85,25 @@ def submit(kube: KubeClient, job: KubernetesJob) -> None:
 
 
 def _create_job(
-    kube: KubeClient, job: KubernetesJob, body: dict[str, Any], mark: str, begun: list[str]
+    kube: KubeClient, job: KubernetesJob, body: dict[str, Any], mark: str, begun: dict[str, bool]
 ) -> dict[str, Any]:
-    """Makes one Job; gives the reference by which it owns other objects."""
+    """Makes one Job; gives the reference by which it owns other objects.
+
+    Args:
+        begun: notes the name, and whether it was made for certain.
+    """
     name = body["metadata"]["name"]
-    begun.append(name)
+    begun[name] = False
     try:
         body = _marked(_unqueued(body, job), mark)
         made = kube.create(KINDS[job.api].kind, job.namespace, body)
     except (ApiError, NotSent, Untrusted) as err:
         if not isinstance(err, ServerBusy):
-            begun.remove(name)  # it was not made; one that exists is somebody else's
+            del begun[name]  # it was not made; one that exists is somebody else's
         if isinstance(err, MissingKind):
             raise _no_operator(kube, job.api, err) from None
         raise
+    begun[name] = True
     for key in ("backoffLimitPerIndex", "maxFailedIndexes"):
         if key in body["spec"] and key not in made["spec"]:
             msg = (
@@ -183,10 +188,10 @@ def _release(kube: KubeClient, job: KubernetesJob) -> None:
         kube.patch(KINDS[job.api].kind, job.namespace, body["metadata"]["name"], changes)
 
 
-def _take_back(kube: KubeClient, job: KubernetesJob, names: Iterable[str]) -> None:
-    for name in names:
+def _take_back(kube: KubeClient, job: KubernetesJob, begun: Mapping[str, bool]) -> None:
+    for name, made in begun.items():
         try:
-            kube.delete(KINDS[job.api].kind, job.namespace, name)
+            (kube.delete if made else kube.withdraw)(KINDS[job.api].kind, job.namespace, name)
         except TorchXError as err:
             logger.warning(
                 "Job `%s` could not be taken back, remove it with `torchx delete kubernetes:///%s`:"

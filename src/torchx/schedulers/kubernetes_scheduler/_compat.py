@@ -1,5 +1,6 @@
 """Names of the published package."""
 
+import sys
 from typing import Any
 
 from torchx.schedulers._kube.apps.labels import (
@@ -17,7 +18,6 @@ from torchx.schedulers._kube.apps.labels import (
 from torchx.schedulers._kube.apps.official import to_official
 from torchx.schedulers._kube.apps.overlays import read_overlay
 from torchx.schedulers._kube.apps.pods import RESERVED_MEMMB, RESERVED_MILLICPU, PodOptions
-from torchx.schedulers.ids import make_unique
 from torchx.specs.api import AppDef, Role
 from torchx.version import __version__
 
@@ -28,6 +28,21 @@ from ._volcano import build_plain_pod
 
 KubernetesOpts = Opts
 """Name of the options in release 0.7."""
+
+
+def unique_name(name: str) -> str:
+    """A new name for an app, by the function that clients may have put into the package."""
+    import torchx.schedulers.kubernetes_scheduler as package
+
+    return package.make_unique(name)
+
+
+def prefix_container_name(container_name: str, role_name: str, replica_id: int) -> str:
+    """What stands before a line of a container: nothing for that of the role itself."""
+    if container_name == f"{role_name}-{replica_id}":
+        return ""
+    colour, end = ("\033[34m", "\033[0m") if sys.stdout.isatty() else ("", "")
+    return f"{colour}{container_name}{end} "
 
 
 def pod_labels(app: Any, role_idx: int, role: Role, replica_id: int, app_id: str) -> dict[str, str]:
@@ -64,7 +79,7 @@ def app_to_resource(
     )
     overlays = {role.name: read_overlay(role, app) for role in app.roles}
     facts = Facts(overlays=overlays, api="volcano")
-    return build_request(app, make_unique(app.name), opts, facts).resource
+    return build_request(app, unique_name(app.name), opts, facts).resource
 
 
 def role_to_pod(

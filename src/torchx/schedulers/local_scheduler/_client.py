@@ -314,6 +314,34 @@ def _elsewhere(record: JobRecord) -> bool:
     return record.host != host() and record.boot_id != tree.boot_id() and not record.damage
 
 
+def wait_for_any_change(store: Store, timeout_s: float) -> None:
+    """Returns when a job is new, gone or has noted something; looks ten times a second."""
+    deadline = time.monotonic() + timeout_s
+    before = _traces(store)
+    while (left_s := deadline - time.monotonic()) > 0:
+        time.sleep(min(_TRACES_S, left_s))
+        if _traces(store) != before:
+            return
+
+
+_TRACES_S = 0.1
+
+
+def _traces(store: Store) -> tuple[object, ...]:
+    """What changes with any job: the index, and the journals of those that run."""
+    active = sorted(store.active())
+    files = [os.path.join(store.home, "index")]
+    files += [os.path.join(store.job_dir(app_id), "journal") for app_id in active]
+    return (*active, *map(_size, files))
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return -1
+
+
 def host() -> str:
     """Name of this machine."""
     return os.uname().nodename

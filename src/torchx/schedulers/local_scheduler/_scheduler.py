@@ -292,6 +292,11 @@ class LocalScheduler(Scheduler[Opts]):
         info.cfg = _as_opts(record.data.get("cfg"))
         return info
 
+    def recorded_request(self, app_id: str) -> "Mapping[str, Any] | None":
+        """What the record of the job holds."""
+        record = _store().read(app_id)
+        return record.data if record is not None and not record.damage else None
+
     def wait_for_change(self, app_id: str, timeout_s: float) -> None:
         """Returns as soon as something happened to the job, at the latest after the time."""
         from ._client import wait_for_change
@@ -309,6 +314,12 @@ class LocalScheduler(Scheduler[Opts]):
         from ._causes import RULES
 
         return RULES
+
+    def wait_for_any_change(self, timeout_s: float) -> None:
+        """Returns as soon as a job was launched or something happened to one."""
+        from ._client import wait_for_any_change
+
+        wait_for_any_change(_store(), timeout_s)
 
     # -- ending -----------------------------------------------------------------------------
 

@@ -87,6 +87,11 @@ class Row:
         return self.stat == "EXIT" and self.exit_code == _KILLED_BY_OWNER
 
     @property
+    def by_limit(self) -> bool:
+        """Whether LSF itself ended it, and tells why."""
+        return self.stat == "EXIT" and bool(self.term) and not self.by_owner
+
+    @property
     def term(self) -> str:
         """The word for how LSF ended it; empty if it did not, or does not tell."""
         word = self.exit_reason.strip().partition(":")[0].partition(" ")[0].rstrip(";.")
@@ -224,6 +229,8 @@ def _outcome(view: AppView, key: Key, row: Row | None) -> Outcome:
     told = notes.cancelled or notes.ending
     live = row is not None and not is_terminal(row.state)
     if key in notes.killed:
+        if row is not None and row.by_limit:  # whatever was asked for later
+            return AppState.FAILED, code, row.reason
         if told or (row is not None and row.by_owner):
             return AppState.CANCELLED, code, ""
         # why it was killed, LSF tells when the job is over
@@ -244,7 +251,7 @@ def _outcome_by_row(view: AppView, key: Key, row: Row | None) -> Outcome:
     if row is None:
         return (AppState.CANCELLED if told else AppState.UNKNOWN), None, ""
     if row.stat == "EXIT":
-        if told or row.by_owner:
+        if row.by_owner or (told and not row.by_limit):
             return AppState.CANCELLED, None, ""
         code = from_shell(row.exit_code) if row.exit_code is not None else None
         return AppState.FAILED, code, row.reason or _no_start(view, key)

@@ -63,6 +63,7 @@ class SlurmScheduler(MultiWorkspaceMixin, SingleQuestions, Scheduler[SlurmOpts])
         replica_statuses=True,
         exit_codes=True,
         retries=frozenset({RetryPolicy.APPLICATION}),
+        left_out=frozenset({"devices"}),
         min_replicas=True,
         event_wait=True,
         attempts=True,

@@ -247,6 +247,13 @@ def test_rank0_of_one_container_is_itself():
     assert environ[args[0]] == "localhost"
 
 
+def test_a_variable_that_is_empty_arrives_although_the_service_drops_it():
+    job = build(printer(env={"EMPTY": "", "FULL": "x"}))
+    assert env(job).get("EMPTY") is None
+    _, environ = run_command(job)
+    assert (environ["EMPTY"], environ["FULL"]) == ("", "x")
+
+
 @pytest.mark.parametrize("attempt", [1, 3])
 def test_the_attempt_is_told_where_there_may_be_several(attempt):
     job = build(printer(max_retries=2))

@@ -262,7 +262,7 @@ def test_another_arn_has_no_page(arn):
 
 
 def test_each_attempt_has_a_stream():
-    past = [ended(1, stream="a")["attempts"][0], {"container": {}}]
+    past = [ended(1, stream="a")["attempts"][0], {"container": {}, "stoppedAt": 9}]
     job = single(attempts=past, container={"logStreamName": "c"}, retryStrategy={"attempts": 3})
     plan = plan_of(look(job), [("w", 0)], 1)
     assert [(stream.key, stream.name) for stream in plan.streams] == [

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchx.errors import InvalidInput
+from torchx.errors import InvalidInput, UnsupportedRequest
 from torchx.schedulers.kubernetes_mcad_scheduler import (
     Opts,
     app_to_resource,
@@ -87,12 +87,38 @@ def variables(pod):
     return {v["name"]: v["value"] for v in pod["spec"]["containers"][0]["env"]}
 
 
-@pytest.mark.parametrize("version", ["v1beta1", "v1beta2"])
-def test_both_generations_hold_the_same_objects(version):
-    job = build(role(num_replicas=2), appwrapper_version=version)
+def test_the_first_generation_holds_a_pod_for_each_replica():
+    job = build(role(num_replicas=2))
     assert [item["kind"] for item in items(job)] == ["Pod", "Pod", "Service"]
     assert [pod["metadata"]["name"] for pod in pods(job)] == ["myapp-x1-0", "myapp-x1-1"]
-    assert job.resource["apiVersion"] == f"workload.codeflare.dev/{version}"
+    assert job.resource["apiVersion"] == "workload.codeflare.dev/v1beta1"
+
+
+def test_the_second_generation_holds_a_job_for_each_role():
+    args = [macros.rank0_env, macros.replica_id]
+    job = build(role("a", num_replicas=20, args=args), role("b"), appwrapper_version="v1beta2")
+    first, second, service = items(job)
+    assert [first["kind"], second["kind"], service["kind"]] == ["Job", "Job", "Service"]
+    assert first["metadata"]["name"] == "myapp-x1-0"  # so the host names are those of pods
+    assert (first["spec"]["completions"], first["spec"]["backoffLimit"]) == (20, 0)
+    pod = first["spec"]["template"]
+    assert pod["spec"]["subdomain"] == "myapp-x1"
+    assert pod["spec"]["containers"][0]["command"][-2:] == [
+        "TORCHX_RANK0_HOST",
+        "$(JOB_COMPLETION_INDEX)",
+    ]
+    env = {
+        v["name"]: v.get("value")
+        for v in second["spec"]["template"]["spec"]["containers"][0]["env"]
+    }
+    assert env["TORCHX_RANK0_HOST"] == "myapp-x1-0-0.myapp-x1"
+    assert env["TORCHX_MCAD_A_0_HOSTS"] == "myapp-x1-0-0.myapp-x1"
+    assert env["TORCHX_MCAD_B_0_HOSTS"] == "myapp-x1-1-0.myapp-x1"
+
+
+def test_more_roles_than_the_controller_takes_are_refused():
+    with pytest.raises(UnsupportedRequest, match=r"at most 8 roles, given: 9.*job_api=jobset"):
+        build(*[role(str(i)) for i in range(9)], appwrapper_version="v1beta2")
 
 
 def test_pods_of_several_roles_have_names_of_their_own():

@@ -94,6 +94,16 @@ def test_what_is_ended_with_the_app_is_cancelled():
     assert app.state is AppState.FAILED
 
 
+def test_a_limit_is_the_cause_although_the_others_were_ended_for_it():
+    limit = "TERM_RUNLIMIT: job killed after reaching LSF run time limit"
+    ended = row(0, "EXIT", exit_code=140, exit_reason=limit)
+    noted = {"attempts": {(0, 0): 0}, "codes": {(0, 0): 140}, "killed": frozenset([(0, 0)])}
+    for notes in (noted, {}):  # where it could note its end, and where not
+        app = seen(ended, row(1, "EXIT", exit_reason="TERM_OWNER: x"), ending=True, **notes)
+        assert states(app) == [AppState.FAILED, AppState.CANCELLED]
+        assert app.state is AppState.FAILED
+
+
 def test_what_failed_and_ended_itself_with_the_others_failed():
     reason = "TERM_OWNER: job killed by owner"
     app = seen(

@@ -391,24 +391,20 @@ def test_an_end_that_comes_too_late_is_no_error(aws, scheduler):
     scheduler.cancel(app_id)
 
 
-def test_a_checkup_tells_the_account_and_what_it_may_not_do(aws, scheduler, monkeypatch):
-    def findings():
-        return {c.name: (f.verdict, f.text) for c in scheduler.checkups() for f in [c.check()]}
+def test_a_checkup_asks_sagemaker_itself(aws, scheduler, monkeypatch):
+    def finding():
+        (check,) = scheduler.checkups()
+        return check.check()
 
-    account = "account 123456789012 in eu-west-1, as arn:aws:iam::123456789012:user/tester"
-    jobs = (Verdict.OK, "they can be listed")
-    assert findings() == {"account": (Verdict.OK, account), "training jobs": jobs}
-    with aws.faulty("denied", "sagemaker", times=-1):
-        verdict, text = findings()["training jobs"]
-    assert verdict is Verdict.BROKEN
-    assert "not authorized" in text
-    with aws.faulty("expired", times=-1):
-        assert findings()["account"][0] is Verdict.BROKEN
-    monkeypatch.delenv("AWS_DEFAULT_REGION")
-    assert findings() == {"account": (Verdict.NEUTRAL, "not set up: no region of AWS")}
+    assert (finding().verdict, finding().text) == (Verdict.OK, "SageMaker answers in eu-west-1")
+    for fault in ("denied", "expired", "drop"):
+        with aws.faulty(fault, times=-1):
+            assert finding().verdict is Verdict.BROKEN
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
-    (verdict, text) = findings()["account"]
-    assert (verdict, text) == (Verdict.NEUTRAL, "not set up: there are no credentials for AWS")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    assert (finding().verdict, finding().fix) == (Verdict.NEUTRAL, "aws configure")
+    monkeypatch.delenv("AWS_DEFAULT_REGION")
+    assert (finding().verdict, finding().fix) == (Verdict.NEUTRAL, "aws configure")
 
 
 # -- clients of the published packages -----------------------------------------------------------

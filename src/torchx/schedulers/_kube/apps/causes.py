@@ -17,6 +17,7 @@ RULES = (
         "its image cannot be pulled",
         (
             "Check the name of the image, and the secret for its registry: `-cfg image_secret=...`",
+            "`--image` names another one; `docker/Dockerfile` builds the default one of components",
             _EVENTS,
         ),
     ),

@@ -1,0 +1,72 @@
+"""One line on a terminal that says what is being done, and goes away when it is done."""
+
+import threading
+import time
+from typing import TextIO
+
+from torchx.cli._look import Look, duration
+
+_FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_ASCII_FRAMES = "-\\|/"
+_FRAME_S = 0.12
+_ERASE = "\r\033[K"
+_SHOWN_AFTER_S = 1.0
+"""How long something takes before its time is shown."""
+
+
+class Progress:
+    """Writes and takes back the line; usable from several threads."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._look = Look(stream)
+        self._stream = stream
+        self._frames = _FRAMES if self._look.sign("bar") == "│" else _ASCII_FRAMES
+        self._lock = threading.Lock()
+        self._text = ""
+        self._began = 0.0
+        self._shown = threading.Event()
+
+    def show(self, text: str) -> None:
+        """Says what is being done now."""
+        with self._lock:
+            begins = not self._text
+            self._text = " ".join(text.split())
+            if begins:
+                self._began = time.monotonic()
+                self._shown = threading.Event()
+                spin = threading.Thread(target=self._spin, args=(self._shown,), daemon=True)
+            self._draw(0)
+        if begins:
+            spin.start()
+
+    def clear(self) -> float:
+        """Takes the line back, and gives the seconds since it came; 0 if there is none."""
+        with self._lock:
+            if not self._text:
+                return 0.0
+            self._text = ""
+            self._shown.set()
+            self._write(_ERASE)
+            return time.monotonic() - self._began
+
+    def _spin(self, ended: threading.Event) -> None:
+        number = 0
+        while not ended.wait(_FRAME_S):
+            number += 1
+            with self._lock:
+                if self._text and not ended.is_set():
+                    self._draw(number)
+
+    def _draw(self, number: int) -> None:
+        frame = self._frames[number % len(self._frames)]
+        took_s = time.monotonic() - self._began
+        took = f" {duration(took_s)}" if took_s >= _SHOWN_AFTER_S else ""
+        text = self._look.cut(self._text, self._look.width - len(took) - 3)
+        self._write(f"{_ERASE}{frame} {self._look.dim(text + took)}")
+
+    def _write(self, text: str) -> None:
+        try:
+            self._stream.write(text)
+            self._stream.flush()
+        except (OSError, ValueError):  # closed, or its reader has gone
+            return

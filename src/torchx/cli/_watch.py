@@ -1,0 +1,102 @@
+"""Shows what changes: drawn again in place on a terminal, a line for each change elsewhere."""
+
+import os
+import sys
+from collections.abc import Iterable, Sequence
+
+from torchx.cli import _look, _output
+from torchx.cli._status_view import status_text
+from torchx.runner import Runner
+from torchx.schedulers.api import AppSnapshot, ListAppResponse, describe_failure, one_look
+from torchx.specs import AppState, AppStatus
+
+_LINES = 24
+
+
+class Screen:
+    """Text that replaces what was shown before it; off a terminal it only follows."""
+
+    def __init__(self) -> None:
+        self._shown = 0
+        self.redraws = _look.is_terminal(sys.stdout) and os.environ.get("TERM") != "dumb"
+
+    def show(self, text: str) -> None:
+        """Draws the text where the last one was."""
+        lines = text.split("\n")
+        most = _rows() - 1
+        if len(lines) > most:
+            lines = [*lines[: most - 1], f"... and {len(lines) - most + 1} more lines"]
+        up = f"\033[{self._shown}F\033[J" if self._shown else ""
+        self._shown = len(lines)
+        _output.out(up + "\n".join(lines))
+
+
+def watch_status(runner: Runner, handle: str, roles: list[str] | None) -> AppStatus | None:
+    """Shows the state of an app until it has ended; gives the last."""
+    screen = Screen()
+    last: AppSnapshot | None = None
+    status: AppStatus | None = None
+    for snapshot in runner.watch(handle):
+        if screen.redraws:
+            with one_look(fresh=True):
+                status = runner.status(handle)
+                if status is not None:
+                    screen.show(status_text(runner, handle, status, roles))
+        else:
+            for line in changes(last, snapshot, roles):
+                _output.out(line)
+        last = snapshot
+    return runner.status(handle) if status is None else status
+
+
+def changes(
+    last: AppSnapshot | None, now: AppSnapshot, roles: list[str] | None = None
+) -> list[str]:
+    """A line for the app, if its state or the words about it changed, and for each replica."""
+    lines = []
+    before = {} if last is None else {replica.key: replica for replica in last.replicas}
+    for replica in now.replicas:
+        if roles is not None and replica.role not in roles:
+            continue
+        old = before.get(replica.key)
+        if old is not None and (old.state, old.attempt) == (replica.state, replica.attempt):
+            continue
+        text = f"{now.app_id} {replica.role}/{replica.replica} {replica.state.name}"
+        if replica.attempt:
+            text += f" attempt {replica.attempt}"
+        if replica.state is AppState.FAILED:
+            text += f" {replica.ending}"
+        elif replica.reason:
+            text += f" {replica.reason}"
+        lines.append(text)
+    if last is None or (last.state, _words(last)) != (now.state, _words(now)):
+        lines.append(f"{now.app_id} {now.state.name} {_words(now)}".rstrip())
+    return lines
+
+
+def _words(snapshot: AppSnapshot) -> str:
+    if snapshot.fatal is not None and not snapshot.cancelled:
+        return describe_failure(snapshot.fatal)
+    return snapshot.message
+
+
+def changed_rows(
+    last: Sequence[ListAppResponse] | None, now: Iterable[ListAppResponse]
+) -> list[tuple[str, str]]:
+    """Handle and state of each app that is new, or has another state, or is gone."""
+    before = {row.app_handle: row.state for row in last or ()}
+    rows = [*now]
+    found = [
+        (row.app_handle, row.state.name)
+        for row in rows
+        if before.get(row.app_handle) is not row.state
+    ]
+    left = {row.app_handle for row in rows}
+    return found + [(handle, "DELETED") for handle in before if handle not in left]
+
+
+def _rows() -> int:
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).lines or _LINES
+    except (AttributeError, OSError, ValueError):
+        return _LINES

@@ -1,0 +1,46 @@
+"""Verbs of the runner about what was launched."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from torchx._startup.dataclass import light_dataclass
+from torchx.runner._session import Session
+from torchx.schedulers.api import Scheduler
+from torchx.specs.api import AppDef, AppHandle, CfgVal
+
+if TYPE_CHECKING:
+    from torchx.specs.api import AppDryRunInfo
+
+
+@light_dataclass(frozen=True)
+class RecordedRequest:
+    """What was launched: enough to launch it again."""
+
+    scheduler: str
+    app: AppDef
+    """With the images that were built; its workspaces are not built again."""
+    cfg: Mapping[str, CfgVal]
+
+
+class RecordVerbs(Session):
+    """Reads back what was launched."""
+
+    def recorded(self, app_handle: AppHandle) -> RecordedRequest:
+        """The request of an app that was launched by this user on this machine.
+
+        Raises:
+            UnknownName: if there is no record of it.
+            InvalidInput: if the record was written by a newer version.
+        """
+        from torchx.runner._requests import read
+
+        scheduler, app_id, backend = self._find(app_handle)
+        return read(scheduler, backend, app_id, app_handle)
+
+    def _note_request(self, backend: str, app_id: str, info: "AppDryRunInfo[Any]") -> None:
+        """Notes a request that was launched, unless its scheduler has done so."""
+        hook = getattr(type(self._scheduler(backend)), "recorded_request", None)
+        if hook in (None, Scheduler.recorded_request):
+            from torchx.runner._requests import note
+
+            note(backend, app_id, info)

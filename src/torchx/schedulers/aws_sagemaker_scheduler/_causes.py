@@ -1,0 +1,101 @@
+"""What SageMaker's reasons mean, why training jobs wait and why they failed.
+
+https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_SecondaryStatusTransition.html has the
+states. The reasons of failures are listed nowhere; these were shown by those who got them.
+"""
+
+from torchx.schedulers._core.cause_rules import WAIT
+from torchx.schedulers._core.causes import Cause, Rule
+
+_OTHER_TYPE = "Use another `instance_type`, other subnets or another region"
+_ROLE = "Check what the job's role may do"
+
+RULES = (
+    # why it ended
+    Rule(
+        Cause.TIME_LIMIT,
+        r"longer than max_run allows|MaxRuntimeExceeded",
+        "the option `max_run` was reached",
+        ("Give it more time: `-cfg max_run=...`, and checkpoints to go on from",),
+    ),
+    Rule(
+        Cause.TIME_LIMIT,
+        r"longer than max_wait allows|MaxWaitTimeExceeded",
+        "there were no spot instances in the time of `max_wait`",
+        ("Give it more time: `-cfg max_wait=...`", "Run it without spot", _OTHER_TYPE),
+    ),
+    Rule(
+        Cause.IMAGE_PULL,
+        r"(cannot|could not|failed to|unable to) (pull|download) .*(image|container)"
+        r"|image does not exist",
+        "its image could not be pulled",
+        ("Check the name of the image, and that the job's role may pull it from its registry",),
+    ),
+    Rule(
+        Cause.RESOURCES,
+        r"CapacityError|insufficient ?capacity|Unable to provision requested",
+        "the instances that it needs are in use",
+        ("Try again later", _OTHER_TYPE),
+    ),
+    Rule(
+        Cause.QUOTA,
+        r"ResourceLimitExceeded|account-level service limit",
+        "a quota of the account is used up",
+        ("Ask for more of it: Service Quotas, Amazon SageMaker, in the console",),
+    ),
+    Rule(
+        Cause.DISK_FULL,
+        r"insufficient disk space|no space left on device",
+        "the volume of its instances is full",
+        ("Give it a larger one: `-cfg volume_size=...`",),
+    ),
+    Rule(
+        Cause.LAUNCH_FAILED,
+        r"executable file not found|OCI runtime create failed",
+        "its container could not be started",
+        ("Check that its program is in the image, and on PATH there",),
+    ),
+    Rule(
+        Cause.BAD_OPTION,
+        r"route to an S3 VPC endpoint|allow outbound traffic to S3",
+        "its subnets have no way to S3",
+        ("Give them an S3 endpoint or a NAT, and let `security_group_ids` reach it",),
+    ),
+    Rule(
+        Cause.MOUNT,
+        r"data download failed|(could not|failed to) download (data|s3://)",
+        "its input could not be fetched from S3",
+        ("Check the places in S3", _ROLE),
+    ),
+    Rule(
+        Cause.BAD_OPTION,
+        r"artifact upload failed|(could not|failed to) upload",
+        "its results could not be stored in S3",
+        ("Check `output_path` and `checkpoint_s3_uri`", _ROLE),
+    ),
+    Rule(
+        Cause.UNKNOWN,
+        r"InternalServerError|internal error",
+        "SageMaker had an internal error",
+        ("Run it again; `-cfg max_retry_attempts=2` lets SageMaker do that",),
+    ),
+    # why it waits
+    Rule(
+        Cause.PREEMPTED,
+        r"^Interrupted\b",
+        "its spot instances were taken away, and it waits for others",
+        ("Nothing: it starts again, from its checkpoints if it has some",),
+    ),
+    Rule(Cause.RETRYING, r"^Restarting\b", "SageMaker starts it again"),
+    Rule(
+        Cause.RESOURCES,
+        r"^Pending\b|waiting for capacity",
+        "the instances that it needs are in use",
+        WAIT,
+    ),
+    Rule(
+        Cause.STARTING,
+        r"^(Starting|LaunchingMLInstances|PreparingTrainingStack|Downloading\w*|Updating)\b",
+        "SageMaker gets its instances ready",
+    ),
+)
