@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from torchx._retry import with_retries
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import InvalidInput, TorchXError, UnknownApp, UnsupportedRequest
+from torchx.schedulers import SCHEDULER_ALIASES
 from torchx.schedulers._core import logs, many
 from torchx.schedulers._core.checks import (
     check_app,
@@ -164,9 +165,10 @@ class Scheduler(abc.ABC, Generic[T]):
             self.check_workspace_opts(resolved)
         if self.features is not Scheduler.features:  # one of other packages may declare nothing
             features = self._features_with(resolved)
-            check_app(app, features, self.backend)
+            shown = SCHEDULER_ALIASES.get(self.backend, self.backend)
+            check_app(app, features, shown)
             for text in fields_left_out(app, features):
-                logger.warning("`%s` leaves out %s", self.backend, text)
+                logger.warning("`%s` leaves out %s", shown, text)
         opts_type = _opts_type(type(self))
         if opts_type is not None and isinstance(resolved, Mapping):
             resolved = opts_type.from_cfg(resolved)

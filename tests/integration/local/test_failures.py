@@ -89,7 +89,7 @@ def test_retries_come_before_the_end(scheduler):
 def test_min_replicas_are_left_out_with_a_warning(scheduler, caplog):
     app_id = scheduler.submit(two(FIRST_FAILS, min_replicas=1), {"grace_s": 5})
     assert wait_for_end(scheduler, app_id).state is AppState.FAILED
-    assert "`local` leaves out `min_replicas` of role `w`" in caplog.text
+    assert "`local_cwd` leaves out `min_replicas` of role `w`" in caplog.text
 
 
 def test_what_waits_is_woken_by_the_failure(caplog):

@@ -237,9 +237,9 @@ def test_what_has_no_effect_here_is_said_once(scheduler, caplog):
     )
     scheduler.submit_dryrun(app, {})
     assert [record.message for record in caplog.records] == [
-        "`local` leaves out `mounts` of role `w`",
-        "`local` leaves out `devices` of role `w`",
-        "`local` leaves out `min_replicas` of role `w`",
+        "`local_cwd` leaves out `mounts` of role `w`",
+        "`local_cwd` leaves out `devices` of role `w`",
+        "`local_cwd` leaves out `min_replicas` of role `w`",
     ]
     caplog.clear()
     scheduler.submit_dryrun(sh("true"), {})
