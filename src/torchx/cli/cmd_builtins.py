@@ -5,8 +5,6 @@ import sys
 
 from torchx._startup.lazy_logger import get_logger
 from torchx.cli import _arguments, _output
-from torchx.cli._catalog_view import components_text
-from torchx.cli._look import is_terminal
 from torchx.cli.cmd_base import SubCommand
 from torchx.specs import finder
 
@@ -44,6 +42,9 @@ class CmdBuiltins(SubCommand):
             ]
             _output.out_json({"components": described})
             return
+        from torchx.cli._catalog_view import components_text
+        from torchx.cli._look import is_terminal
+
         if is_terminal(sys.stdout):
             described_by = {name: found.description for name, found in components.items()}
             _output.out(components_text(described_by))
