@@ -11,8 +11,8 @@ import pytest
 
 from tests.aws_relay import AwsRelay
 from tests.contract.cloudwatch import CloudWatchLines
-from tests.docker_engine import PYTHON_IMAGE, image_id
 from tests.contract.trials import TRIALS
+from tests.docker_engine import PYTHON_IMAGE, image_id
 from tests.fake_aws.server import FakeAws
 from torchx.schedulers.aws_batch_scheduler import AWSBatchScheduler, create_scheduler
 from torchx.schedulers.aws_batch_scheduler._records import state_of
