@@ -101,7 +101,7 @@ def secrets_of(text: str) -> list[str]:
     return found
 
 
-_PARTS_OF_NAMES = [
+_PARTS_OF_NAMES = (
     "TOKEN",
     "SECRET",
     "PASS",
@@ -119,9 +119,9 @@ _PARTS_OF_NAMES = [
     "PAT",
     "PSK",
     "SAS",
-]
+)
 """Every name that looks secret has one of these."""
-_PARTS_OF_FORMS = [
+_PARTS_OF_FORMS = (
     "ghp_",
     "gho_",
     "ghu_",
@@ -138,7 +138,7 @@ _PARTS_OF_FORMS = [
     "xoxs-",
     "eyJ",
     "PRIVATE",
-]
+)
 """Every secret that is known by its form has one of these."""
 
 

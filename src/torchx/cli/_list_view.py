@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from torchx._launches import launches
 from torchx.cli._explained import overview
 from torchx.cli._look import UNLIMITED, Look, age, duration
+from torchx.cli._status_view import app_took
 from torchx.cli._table import fitted
 from torchx.runner import Runner
 from torchx.schedulers.api import ListAppResponse
@@ -47,17 +48,17 @@ def _row(
     launched: dict[str, float],
     now_s: float,
 ) -> list[str]:
-    began_s, ended_s = _times(app)
-    made_s = app.created_ns / _NS if app.created_ns else began_s
-    if made_s is None:
-        made_s = launched.get(app.app_handle)
-    took = ""
-    if began_s is not None and ended_s is not None:
-        took = duration(ended_s - began_s)
+    made_s = app.created_ns / _NS if app.created_ns else launched.get(app.app_handle)
+    replicas, took = _of_row(app)
+    if not replicas and app.app_handle.startswith("local_cwd:"):
+        found = overview(runner, app.app_handle)  # records of this machine, which take no request
+        if found is not None and found.replicas:
+            up = sum(replica.state in _UP for replica in found.replicas)
+            replicas, took = f"{up}/{len(found.replicas)}", app_took(found)
     return [
         app.app_id,
         look.state(app.state),
-        _replicas(runner, app),
+        replicas,
         "" if made_s is None else age(now_s - made_s),
         took,
         app.name,
@@ -65,20 +66,8 @@ def _row(
     ]
 
 
-def _times(app: ListAppResponse) -> tuple[float | None, float | None]:
-    """When it began and ended, in seconds since the epoch."""
-    began, ended = app.times_ns or (None, None)
-    return (int(began) / _NS if began else None), (int(ended) / _NS if ended else None)
-
-
-def _replicas(runner: Runner, app: ListAppResponse) -> str:
-    """How many of its replicas run or have succeeded, of how many."""
-    if app.replicas is not None:
-        return "/".join(map(str, app.replicas))
-    if not app.app_handle.startswith("local_cwd:"):
-        return ""
-    found = overview(runner, app.app_handle)  # records of this machine, which take no request
-    if found is None or not found.replicas:
-        return ""
-    up = sum(replica.state in _UP for replica in found.replicas)
-    return f"{up}/{len(found.replicas)}"
+def _of_row(app: ListAppResponse) -> tuple[str, str]:
+    """How many replicas run or have succeeded, of how many, and how long the app took."""
+    began, ended = app.times_ns or (0, 0)
+    took = duration((ended - began) / _NS) if began and ended else ""
+    return "/".join(map(str, app.replicas or ())), took

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from torchx.cli import _errors, _output
+from torchx.cli import _output
 from torchx.runner import Runner
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ def terminated_as_exception() -> Iterator[None]:
     if not main_thread or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         yield
         return
+
+    from torchx.cli import _errors
 
     def interrupt(number: int, _frame: object) -> None:
         raise _errors.Interrupted(number)

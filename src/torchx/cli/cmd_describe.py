@@ -6,7 +6,6 @@ import sys
 
 from torchx._startup.lazy_logger import get_logger
 from torchx.cli import _arguments, _output, _secrets
-from torchx.cli._describe_view import describe_text
 from torchx.cli._look import is_terminal
 from torchx.cli.cmd_base import AppHandleSubCommand, report_failure
 from torchx.runner import Runner
@@ -47,6 +46,8 @@ class CmdDescribe(AppHandleSubCommand):
             _output.out_json(described)
             return
         if is_terminal(sys.stdout):
+            from torchx.cli._describe_view import describe_text
+
             _output.out(describe_text(described))
             return
         from pprint import pformat

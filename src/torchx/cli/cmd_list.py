@@ -7,10 +7,8 @@ from typing import NoReturn
 
 from torchx._startup.lazy_logger import get_logger
 from torchx.cli import _arguments, _output, _selection
-from torchx.cli._list_view import list_text
 from torchx.cli._log_query import parse_count
 from torchx.cli._look import is_terminal
-from torchx.cli._watch import Screen, changed_rows
 from torchx.cli.argparse_util import torchxconfig_list
 from torchx.cli.cmd_base import SubCommand
 from torchx.runner import Runner, config, get_runner
@@ -89,6 +87,9 @@ class CmdList(SubCommand):
         self, runner: Runner, args: argparse.Namespace, scheduler: str, cfg: dict[str, CfgVal]
     ) -> NoReturn:
         """Shows the apps and what changes of them, until it is interrupted."""
+        from torchx.cli._list_view import list_text
+        from torchx.cli._watch import Screen, changed_rows
+
         form = "json" if args.json else args.output
         screen = Screen()
         last: list[ListAppResponse] | None = None
@@ -125,6 +126,8 @@ class CmdList(SubCommand):
         elif form in ("json", "yaml"):
             _print_data(form, [_to_json(app, scheduler) for app in shown])
         elif people:
+            from torchx.cli._list_view import list_text
+
             more = len(apps) - len(shown)
             _output.out(list_text(runner, shown, more, form == "wide"))
         else:

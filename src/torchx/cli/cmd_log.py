@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from torchx._startup.lazy_logger import get_logger
 from torchx._words import did_you_mean
-from torchx.cli import _arguments, _handles, _output
+from torchx.cli import _arguments, _output
 from torchx.cli._explained import replicas_of
 from torchx.cli._log_printer import LogPrinter
 from torchx.cli._log_printer import prefix_line as _prefix_line
@@ -126,8 +126,10 @@ class CmdLog(SubCommand):
 
 
 def _resolved(identifier: str | None) -> str:
+    from torchx.cli._handles import resolve_identifier
+
     try:
-        return _handles.resolve_identifier(identifier)
+        return resolve_identifier(identifier)
     except UnresolvedApp as err:
         _output.fail(f"{err}", kind=type(err).__name__, hint=f"IDENTIFIER is {ID_FORMAT}")
 

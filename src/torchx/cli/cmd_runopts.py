@@ -6,7 +6,6 @@ import sys
 from torchx._startup.lazy_logger import get_logger
 from torchx._words import did_you_mean
 from torchx.cli import _arguments, _output, _secrets
-from torchx.cli._catalog_view import options_text
 from torchx.cli._look import is_terminal
 from torchx.cli.cmd_base import SubCommand
 from torchx.runner import Runner, get_runner
@@ -110,6 +109,8 @@ def _print_options(runner: Runner, name: str) -> None:
     if isinstance(opts, Exception):
         _output.out(f"{name}: {opts}\n")
     elif is_terminal(sys.stdout):
+        from torchx.cli._catalog_view import options_text
+
         _output.out(f"{options_text(name, opts)}\n")
     else:
         _output.out(f"{on.green}{name}{on.endc}:\n{opts!r}\n")

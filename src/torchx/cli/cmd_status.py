@@ -6,10 +6,7 @@ import sys
 from torchx._startup.lazy_logger import get_logger
 from torchx._words import did_you_mean
 from torchx.cli import _arguments, _output
-from torchx.cli._explained import explained
 from torchx.cli._look import is_terminal
-from torchx.cli._status_view import status_text
-from torchx.cli._watch import watch_status
 from torchx.cli.cmd_base import AppHandleSubCommand, parse_app_handle, report_failure
 from torchx.runner import Runner
 from torchx.schedulers.api import one_look
@@ -65,23 +62,36 @@ class CmdStatus(AppHandleSubCommand):
         if args.watch:
             self._watch(args, runner)
             return
+        waited = runner.wait(handle, wait_interval=1) if args.wait else None
         with one_look():  # the cause comes from the same look
-            status = runner.wait(handle, wait_interval=1) if args.wait else runner.status(handle)
+            status = waited if args.wait else runner.status(handle)
             if status is None:
                 self.exit_missing_app(handle)
             roles = parse_list_arg(args.roles)
             _warn_unknown_roles(status, roles)
             if args.json:
                 _output.out_json(_status_json(status, roles, handle))
-            elif is_terminal(sys.stdout):
-                _output.out(status_text(runner, handle, status, roles))
             else:
-                self.print_status(status, roles)
-                found = explained(runner, handle, status.state)
-                if found is not None:
-                    _output.out(f"Why: {found.line}")
+                self._show(runner, handle, status, roles)
         if args.exit_status and status.state in (AppState.FAILED, AppState.CANCELLED):
             raise SystemExit(1)
+
+    def _show(
+        self, runner: Runner, handle: str, status: AppStatus, roles: list[str] | None
+    ) -> None:
+        if is_terminal(sys.stdout):
+            from torchx.cli._status_view import status_text
+
+            _output.out(status_text(runner, handle, status, roles))
+            return
+        self.print_status(status, roles)
+        if status.state in (AppState.SUCCEEDED, AppState.CANCELLED):
+            return
+        from torchx.cli._explained import explained
+
+        found = explained(runner, handle, status.state)
+        if found is not None:
+            _output.out(f"Why: {found.line}")
 
     def print_status(self, status: AppStatus, roles: list[str] | None = None) -> None:
         """Writes the status to stdout; clients replace it or call it."""
@@ -94,6 +104,8 @@ class CmdStatus(AppHandleSubCommand):
         if first is None:
             self.exit_missing_app(handle)
         _warn_unknown_roles(first, roles)
+        from torchx.cli._watch import watch_status
+
         show = _watch_json if args.json else watch_status
         status = show(runner, handle, roles) or first
         if args.exit_status and status.state in (AppState.FAILED, AppState.CANCELLED):

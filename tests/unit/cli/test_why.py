@@ -1,6 +1,8 @@
 """``torchx why``, and the same line in ``status``."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -73,3 +75,22 @@ def test_a_scheduler_of_another_package_that_only_describes(
 def test_every_code_is_one_word_in_small_letters() -> None:
     assert all(cause.value.replace("-", "").isalpha() for cause in Cause)
     assert all(cause.value == cause.name.lower().replace("_", "-") for cause in Cause)
+
+
+def test_status_waits_for_a_job_that_runs_while_it_looks(
+    torchx: Callable[..., Any], tmp_path: Any
+) -> None:
+    gate = tmp_path / "gate"
+    script = f"until test -e {gate}; do sleep 0.05; done; exit 3"
+    handle = torchx("run", "--detach", "utils.sh", "--", "sh", "-c", script).out.strip()
+    waiting = subprocess.Popen(
+        [sys.executable, "-m", "torchx.cli.main", "status", "--wait", handle],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    while "RUNNING" not in torchx("status", handle).out:
+        pass
+    gate.touch()
+    out, _ = waiting.communicate(timeout=60)
+    assert "State: FAILED" in out
+    assert "Why: app-error: exited with code 3" in out

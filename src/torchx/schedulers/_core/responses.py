@@ -41,8 +41,8 @@ class ListAppResponse:
     """When it was launched, in nanoseconds since the epoch; ``None`` if it is not known."""
     replicas: tuple[int, int] | None = None
     """How many run or have succeeded, of how many; ``None`` if that is not told."""
-    times_ns: "tuple[int | str, int | str] | None" = None
-    """Begin and end since the epoch, as records have them; 0 for an end that is to come."""
+    times_ns: tuple[int, int] | None = None
+    """First start and last end of its replicas; 0 for an end that is to come."""
 
     def __hash__(self) -> int:
         return hash((self.app_id, self.app_handle, self.state))

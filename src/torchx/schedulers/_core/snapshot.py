@@ -84,8 +84,6 @@ class AppSnapshot:
     """When it was launched, in nanoseconds since the epoch; ``None`` if it is not known."""
     min_replicas_count: bool = True
     """The backend lets as many replicas fail as ``min_replicas`` of their role allows."""
-    times_ns: "tuple[int | str, int | str] | None" = None
-    """Begin and end of the app, where a list tells them; 0 for an end that is to come."""
 
     @functools.cached_property
     def state(self) -> AppState:
@@ -221,11 +219,10 @@ def to_row(snapshot: AppSnapshot) -> ListAppResponse:
         state,
         name=snapshot.name,
         created_ns=snapshot.created_ns,
-        times_ns=snapshot.times_ns,
     )
     if snapshot.replicas:
         row.replicas = _counts(snapshot.replicas)
-        row.times_ns = snapshot.times_ns or _times(snapshot)
+        row.times_ns = _times(snapshot)
     return row
 
 

@@ -264,7 +264,6 @@ class LocalScheduler(Scheduler[Opts]):
                 name=record.name,
                 native_state=state,
                 created_ns=record.created_ns or None,
-                times_ns=(record.created_ns, 0),
             )
         seen = {record.app_id for record, _ in running}
         states = AppState.__members__
@@ -276,7 +275,6 @@ class LocalScheduler(Scheduler[Opts]):
                     name=row[5],
                     native_state=state,
                     created_ns=int(row[3]) if row[3].isdigit() else None,
-                    times_ns=(row[3], row[4]),
                 )
 
     def describe_native(self, app_id: str) -> AppDryRunInfo[PopenRequest] | None:
