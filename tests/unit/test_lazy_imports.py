@@ -43,6 +43,7 @@ LISTED = [
     Waits("torchx.cli._output", "torchx.cli._calm", "for records on a terminal"),
     Waits("torchx.cli.cmd_*", "torchx.cli._*_view", "for terminals alone"),
     Waits("torchx.cli.cmd_*", "torchx.cli._watch", "for `--watch` alone"),
+    Waits("torchx.cli._explained", "torchx.schedulers.causes", FAILURE),
     Waits("torchx.cli.cmd_status", "torchx.cli._explained", "of what is fine there is no cause"),
     Waits("torchx.cli.cmd_log", "torchx.cli._handles", "`run` knows its handle"),
     Waits("torchx.cli._run_wait", "torchx.cli._errors", FAILURE),

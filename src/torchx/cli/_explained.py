@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from torchx._launches import launches
-from torchx.errors import TorchXError
+from torchx.errors import BackendUnavailable, TorchXError
 from torchx.runner import Runner
 from torchx.specs import AppState, parse_app_handle
 
@@ -62,6 +62,20 @@ def commands(handle: str, found: "Explanation") -> list[str]:
     """What to do, with the name of the app filled in."""
     name = app_name(handle)
     return [text.replace("{app}", name) for text in found.do]
+
+
+def backend_away(handle: str, err: BackendUnavailable) -> "Explanation":
+    """Why nothing can be said of an app."""
+    from torchx.schedulers.causes import Cause, Evidence, Explanation
+
+    scheduler = parse_app_handle(handle).scheduler_backend
+    return Explanation(
+        AppState.UNKNOWN,
+        Cause.BACKEND_AWAY,
+        f"`{scheduler}` cannot be reached, so that nothing is known of the app",
+        evidence=(Evidence("scheduler", str(err)),),
+        do=(f"torchx doctor -s {scheduler}",),
+    )
 
 
 def to_json(handle: str, found: "Explanation") -> dict[str, object]:

@@ -4,9 +4,10 @@ import argparse
 from typing import TYPE_CHECKING
 
 from torchx.cli import _arguments, _output
-from torchx.cli._explained import app_name, commands, to_json
+from torchx.cli._explained import app_name, backend_away, commands, to_json
 from torchx.cli._look import Look
 from torchx.cli.cmd_base import AppHandleSubCommand
+from torchx.errors import BackendUnavailable
 from torchx.runner import Runner
 
 if TYPE_CHECKING:
@@ -36,7 +37,10 @@ class CmdWhy(AppHandleSubCommand):
         _arguments.add_json(subparser)
 
     def run_with_runner(self, args: argparse.Namespace, runner: Runner) -> None:
-        found = runner.explain(args.app_handle)
+        try:
+            found = runner.explain(args.app_handle)
+        except BackendUnavailable as err:
+            found = backend_away(args.app_handle, err)
         if found is None:
             self.exit_missing_app(args.app_handle)
         if args.json:

@@ -72,6 +72,14 @@ def test_a_scheduler_of_another_package_that_only_describes(
     assert json.loads(call("why", "--json", "remote://torchx/a").out)["cause"] == cause
 
 
+def test_a_backend_that_is_away_is_the_cause(call: Callable[..., Any]) -> None:
+    result = call("why", "--json", "local_docker://torchx/a-1")
+    found = json.loads(result.out)
+    assert (result.code, found["cause"], found["state"]) == (0, "backend-away", "UNKNOWN")
+    assert found["do"] == ["torchx doctor -s local_docker"]
+    assert "docker.sock" in found["evidence"][0]["text"]
+
+
 def test_every_code_is_one_word_in_small_letters() -> None:
     assert all(cause.value.replace("-", "").isalpha() for cause in Cause)
     assert all(cause.value == cause.name.lower().replace("_", "-") for cause in Cause)
