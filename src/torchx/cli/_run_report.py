@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from torchx.cli import _output
-from torchx.cli._explained import app_name, commands, explained, place_of
+from torchx.cli._explained import app_name, explained, hints, place_of
 from torchx.cli._look import Look, duration, is_terminal
 from torchx.errors import BackendUnavailable
 from torchx.runner import Runner
@@ -148,9 +148,9 @@ def _failure_lines(
         others = ", ".join(f"{r.role}/{r.replica}" for r in failed[1:9])
         more = f" and {len(failed) - 9} more" if len(failed) > 9 else ""
         lines += look.wrap(f"  failed as well: {others}{more}", "  ")
-    arrow = look.sign("arrow")
-    todo = commands(handle, found) if found is not None else [f"torchx status {app_name(handle)}"]
-    return [*lines, *(f"  {arrow} {text}" for text in todo)]
+    if found is not None:
+        return [*lines, *hints(look, handle, found)]
+    return [*lines, f"  {look.sign('arrow')} torchx status {app_name(handle)}"]
 
 
 def _last_lines(found: "Explanation | None", replica: Any) -> list[str]:
