@@ -213,7 +213,9 @@ class Home:
         self.path = Path(tempfile.mkdtemp(prefix="torchx-bench-"))
         (self.path / "work").mkdir()
         self._venv = venv
-        env = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "TORCHX"))}
+        env = {
+            k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "TORCHX", "KUBE"))
+        }
         env["HOME"] = str(self.path)
         env["TORCHX_HOME"] = str(self.path / ".torchx")
         env["PATH"] = f"{venv.bin}{os.pathsep}{env.get('PATH', os.defpath)}"

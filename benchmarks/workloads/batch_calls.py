@@ -77,4 +77,5 @@ report(
     wait_calls=wait_calls,
     follow_calls_per_s=follow_calls_per_s,
 )
+sys.stdout.flush()
 os._exit(0)  # the follower would wait for logs that come late

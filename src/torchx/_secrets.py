@@ -101,33 +101,94 @@ def secrets_of(text: str) -> list[str]:
     return found
 
 
+_PARTS_OF_NAMES = (
+    "TOKEN",
+    "SECRET",
+    "PASS",
+    "PWD",
+    "KEY",
+    "CRED",
+    "AUTH",
+    "SIG",
+    "WEBHOOK",
+    "CONNECTION",
+    "BEARER",
+    "COOKIE",
+    "DSN",
+    "JWT",
+    "PAT",
+    "PSK",
+    "SAS",
+)
+"""Every name that looks secret has one of these."""
+_PARTS_OF_FORMS = (
+    "ghp_",
+    "gho_",
+    "ghu_",
+    "ghs_",
+    "ghr_",
+    "github_pat_",
+    "glpat-",
+    "hf_",
+    "sk-",
+    "xoxa-",
+    "xoxb-",
+    "xoxp-",
+    "xoxr-",
+    "xoxs-",
+    "eyJ",
+    "PRIVATE",
+)
+"""Every secret that is known by its form has one of these."""
+
+
 def _replaced(text: str, replace: "Callable[[str], str]") -> str:
-    patterns = _patterns()
-    if "://" in text:
-        text = patterns.url.sub(lambda found: _masked_url(found, replace), text)
-    if "=" in text or ":" in text or "--" in text:
-        text = patterns.named.sub(lambda found: _masked_pair(found, replace), text)
-    return patterns.form.sub(lambda found: replace(found[0]), text)
+    # compiling the patterns takes 2 ms, which the dry run of a job without secrets does not need
+    if "://" in text and "@" in text:
+        text = _PATTERNS.url.sub(lambda found: _masked_url(found, replace), text)
+    if ("=" in text or ":" in text or "--" in text) and _may_name_secret(text):
+        text = _PATTERNS.named.sub(lambda found: _masked_pair(found, replace), text)
+    if any(part in text for part in _PARTS_OF_FORMS):
+        text = _PATTERNS.form.sub(lambda found: replace(found[0]), text)
+    return text
+
+
+def _may_name_secret(text: str) -> bool:
+    upper = text.upper().replace("PATH", "")
+    return any(part in upper for part in _PARTS_OF_NAMES)
 
 
 class _Patterns:
-    """What finds secrets in text; made when they are needed first, as that takes a while."""
+    """What finds secrets in text; each is compiled when it is needed first."""
 
-    def __init__(self) -> None:
+    @functools.cached_property
+    def url(self) -> "re.Pattern[str]":
+        """The beginning of a URL, up to an ``@``."""
         import re
 
-        self.url = re.compile(
+        return re.compile(
             r"""(?<![\w+.-])([A-Za-z][\w+.-]*://)((?:(?!://)[^\s"'`<>\\])+)@(?!sha256:)"""
         )
+
+    @functools.cached_property
+    def named(self) -> "re.Pattern[str]":
+        """A name with its value: ``NAME=value``, ``"name": "value"``, ``--name value``."""
+        import re
+
         value = r"""("(?:\\.|[^"\\])*"|'[^']*'|(?:[^\s"'`;&|)#,\\]|,(?!\s*[\w.-]+=))+)"""
-        # NAME=value, "name": "value", --name value
-        self.named = re.compile(
+        return re.compile(
             rf"(?<![\w.-])(-{{0,2}}[A-Za-z_][\w.-]*)(=){value}"
             rf"""|(["'])([A-Za-z_][\w.-]*)\4(\s*:\s*)("(?:\\.|[^"\\])*"|'[^']*')"""
             rf"|(?<![\w.-])(--[A-Za-z][\w.-]*)(\s+)(?!-){value}"
             r"|(?<![\w.-])((?i:authorization)):(\s*(?i:bearer |basic |token )?\s*)([^\s\"']+)"
         )
-        self.form = re.compile(
+
+    @functools.cached_property
+    def form(self) -> "re.Pattern[str]":
+        """Tokens of well-known services, and private keys."""
+        import re
+
+        return re.compile(
             r"\b(?:gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|hf_[A-Za-z0-9]{20,}"
             r"|sk-[\w-]{20,}|xox[abprs]-[\w-]{10,}|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]{5,})"
             r"|-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)",
@@ -135,9 +196,7 @@ class _Patterns:
         )
 
 
-@functools.cache
-def _patterns() -> _Patterns:
-    return _Patterns()
+_PATTERNS = _Patterns()
 
 
 def _masked_url(found: "re.Match[str]", replace: "Callable[[str], str]") -> str:

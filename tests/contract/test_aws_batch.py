@@ -11,6 +11,7 @@ import pytest
 
 from tests.aws_relay import AwsRelay
 from tests.contract.cloudwatch import CloudWatchLines
+from tests.contract.trials import TRIALS
 from tests.docker_engine import PYTHON_IMAGE, image_id
 from tests.fake_aws.server import FakeAws
 from torchx.schedulers.aws_batch_scheduler import AWSBatchScheduler, create_scheduler
@@ -36,6 +37,7 @@ class RecordingScheduler(AWSBatchScheduler):
 class BatchContract(CloudWatchLines, SchedulerContract):
     """What the suite needs to know of this scheduler."""
 
+    trials = TRIALS
     # the job and its nodes are told by one call, or by two where the nodes are not known yet; a
     # list is one of the queues, one of the jobs, and one of their tags
     most_queries = {"describe": 2, "list": 3, "log": 2, "cancel": 3, "delete": 4}  # noqa: RUF012 - of the suite
@@ -52,6 +54,9 @@ class BatchContract(CloudWatchLines, SchedulerContract):
 
     def state_of(self, native):
         return state_of(native)
+
+    def can_run(self, native):
+        return not native.startswith("definition ")  # nothing refers to it, and it costs nothing
 
     @pytest.fixture
     def scheduler_name(self):

@@ -39,7 +39,9 @@ class Uninterrupted(Generic[R]):
         An interruption is raised here, while the call goes on: see ``stop``.
         """
         start_new_thread(self._run, ())
-        self._ended.acquire()
+        # a signal that arrives just before the wait begins does not end it: look now and then
+        while not self._ended.acquire(timeout=_LOOK_S):
+            pass
         if self._error is not None:
             raise self._error
         return self._results[0]

@@ -77,7 +77,7 @@ def changes(
 def _words(snapshot: AppSnapshot) -> str:
     if snapshot.fatal is not None and not snapshot.cancelled:
         return describe_failure(snapshot.fatal)
-    return snapshot.message
+    return "" if snapshot.message == snapshot.state.name else snapshot.message
 
 
 def changed_rows(

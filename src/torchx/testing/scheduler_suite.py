@@ -16,7 +16,8 @@ refused. Other fixtures to override: ``opts`` (run options of every job), ``imag
 ``backend_missing``, ``refuse_submission``, ``refuse_end``, ``native_objects``, ``submitted``,
 ``queries``, ``scheduler_name``; rows without their fixture are skipped and say so. Settings:
 ``timeout_s``, ``requires_resource``, ``attempt_variable``, ``no_commands``, ``native_states`` with
-``state_of``, ``many_replicas``, ``most_queries``, ``trials``.
+``state_of``, ``many_replicas``, ``most_queries``, ``trials``,
+``can_run``.
 """
 
 from torchx.testing._contract.faults import FaultContract

@@ -46,6 +46,7 @@ def run(client, image, request, host):
         entrypoint=algorithm["ContainerEntrypoint"],
         command=algorithm["ContainerArguments"],
         environment=request["Environment"],
+        network_mode="none",
     )
     try:
         hosts = ["algo-1", "algo-2", "algo-11"]

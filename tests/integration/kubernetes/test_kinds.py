@@ -237,3 +237,42 @@ def test_the_checkup_says_what_the_cluster_has(use, kube):
 def test_the_checkup_says_which_app_wrappers_the_cluster_has(use, operators, options):
     use(operators)
     assert findings("kubernetes_mcad")["appwrappers"][1] == options
+
+
+# -- a client of the official package ------------------------------------------------------------
+
+
+class Configuration:
+    """What an ``ApiClient`` has as ``configuration``, as far as it says whom to ask and how."""
+
+    def __init__(self, host: str) -> None:
+        self.host = host
+        self.verify_ssl = True
+        self.ssl_ca_cert = self.cert_file = self.key_file = None
+
+    def get_api_key_with_prefix(self, identifier: str, alias: str | None = None) -> str:
+        assert (identifier, alias) == ("BearerToken", "authorization")
+        return "Bearer secret"
+
+
+class ApiClient:
+    def __init__(self, host: str) -> None:
+        self.configuration = Configuration(host)
+
+
+def test_a_client_of_the_official_package_says_which_cluster(use, tmp_path, monkeypatch):
+    cluster = use("jobset,volcano,kueue")
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    cluster.admin("tokens", ["secret"])
+    scheduler = create_scheduler("test", client=ApiClient(cluster.url))
+    app_id = scheduler.submit(an_app("echo hello"), OPTS)
+    assert ended(scheduler, app_id).state is AppState.SUCCEEDED
+    assert [*scheduler.log_iter(app_id, "r")] == ["hello\n"]
+    scheduler.delete(app_id)
+    scheduler.close()
+
+
+def test_what_is_no_client_is_refused_in_one_line():
+    scheduler = create_scheduler("test", client=object())
+    with pytest.raises(InvalidInput, match=r"`client` is an `ApiClient`.*object"):
+        scheduler.submit(an_app(), {"validate_spec": False})

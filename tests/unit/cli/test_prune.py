@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -151,3 +152,11 @@ def test_an_index_of_jobs_that_are_gone_is_written_anew() -> None:
     assert ids(store) == {"job-0", "job-1", "job-2"}
     assert len(index.read_text().splitlines()) == 3
     assert find(store, now) != []
+
+
+def test_a_record_that_somebody_removed_is_listed_no_longer(torchx: Torchx) -> None:
+    store = Store()
+    finished(store, "old-1", time.time_ns() - 10 * DAY_NS)
+    shutil.rmtree(store.job_dir("old-1"))
+    assert torchx("prune", "--yes").code == 0
+    assert ids(store) == set()

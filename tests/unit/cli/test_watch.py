@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
+from torchx.cli._watch import changes
 from torchx.components.utils import sh
 from torchx.errors import UnknownAppException
 from torchx.runner import get_runner
+from torchx.schedulers.api import AppSnapshot
 from torchx.specs import AppState
 from torchx.testing._contract.inside import Terminal
 
@@ -134,3 +136,8 @@ def wait_until(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)
+
+
+def test_words_that_only_repeat_the_state_are_left_out() -> None:
+    ended = AppSnapshot("7", native_state=AppState.CANCELLED, message="CANCELLED")
+    assert changes(None, ended) == ["7 CANCELLED"]

@@ -23,6 +23,7 @@ _CHUNK = 65536
 _DEFAULT_SIZE = (24, 80)
 _MOST_INTERRUPTS = 2
 """So many times Ctrl-C is passed on; the next one ends the conversation."""
+_ENDING = ("SIGTERM", "SIGHUP")
 _FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
 
 
@@ -135,6 +136,11 @@ def _raw(request: ExecRequest) -> Iterator[None]:
         termios.tcsetattr(request.stdin, termios.TCSADRAIN, before)
 
 
+def _leave(number: int, _frame: FrameType | None) -> None:
+    """Ends the conversation such that the terminal becomes what it was."""
+    raise SystemExit(128 + number)
+
+
 @contextmanager
 def _signals(
     remote: Remote,
@@ -163,9 +169,12 @@ def _signals(
     if threading.current_thread() is not threading.main_thread() or sys.platform == "win32":
         yield
         return
-    handlers = {getattr(signal, name): passed_on(name.removeprefix("SIG")) for name in _FORWARDED}
-    if request.tty:
+    handlers: dict[int, Callable[[int, FrameType | None], None]]
+    if request.tty:  # keys go through the terminal; what ends this process ends the conversation
+        handlers = {getattr(signal, name): _leave for name in _ENDING}
         handlers[signal.SIGWINCH] = lambda _number, _frame: controls.put(resize)
+    else:
+        handlers = {getattr(signal, name): passed_on(name[3:]) for name in _FORWARDED}
     before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield

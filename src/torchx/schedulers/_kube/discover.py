@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 
 import yaml
@@ -45,6 +46,16 @@ def load_config(
 
 
 def _read(path: str) -> Kubeconfig:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return _parsed(path, ())  # which says why not
+    return _parsed(path, (found.st_mtime_ns, found.st_size, found.st_ino))
+
+
+@lru_cache(maxsize=8)
+def _parsed(path: str, _version: tuple[int, ...]) -> Kubeconfig:
+    """What a file says; one command looks into it several times."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except FileNotFoundError:

@@ -42,7 +42,7 @@ def execute(
         code, words = exit_code(remote.outcome)
     finally:
         remote.close()
-    if code == COMMAND_NOT_FOUND and words:
+    if code == COMMAND_NOT_FOUND and request.command[0] in words:
         os.write(request.stderr, f"{request.command[0]}: command not found\n".encode())
     elif words:
         os.write(request.stderr, f"{words}\n".encode())

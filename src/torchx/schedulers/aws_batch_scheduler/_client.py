@@ -83,6 +83,23 @@ def find_job(batch: AwsService, queue: str, name: str) -> str | None:
     return None
 
 
+def find_app(batch: AwsService, app_id: str) -> str | None:
+    """ARN of the job of an app: ``queue:name``, or the name alone, as a job knows it; then all
+    queues are looked through."""
+    queue, colon, name = app_id.rpartition(":")
+    if not name or (colon and not queue):
+        return None
+    queues = [queue] if colon else queue_names(batch)
+    found = (find_job(batch, queue, name) for queue in queues)
+    return next((arn for arn in found if arn is not None), None)
+
+
+def queue_names(batch: AwsService) -> list[str]:
+    """All queues of the region."""
+    queues = batch.items("describe_job_queues", "jobQueues")
+    return [str(queue["jobQueueName"]) for queue in queues]
+
+
 def _is_missing(err: AwsRefused) -> bool:
     words = str(err).lower()
     return "does not exist" in words or "not found" in words
@@ -286,11 +303,7 @@ def list_jobs(batch: AwsService, queue: str | None) -> list[tuple[str, Record]]:
 
 
 def _summaries(batch: AwsService, queue: str | None) -> Iterator[tuple[str, Record]]:
-    if queue is None:
-        queues = batch.items("describe_job_queues", "jobQueues")
-        names = [str(item["jobQueueName"]) for item in queues]
-    else:
-        names = [queue]
+    names = queue_names(batch) if queue is None else [queue]
     # without a filter only those that run are told
     everything = [{"name": "AFTER_CREATED_AT", "values": ["1"]}]
     for name in names:

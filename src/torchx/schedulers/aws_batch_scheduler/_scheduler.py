@@ -163,11 +163,10 @@ class AWSBatchScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         return replace(snapshot, message=words) if words else snapshot, looked.calls
 
     def _arn(self, app_id: str, account: "_Account") -> str | None:
-        from ._client import find_job
+        from ._client import find_app
 
         if app_id not in self._arns:
-            queue, colon, name = app_id.rpartition(":")
-            found = find_job(account.batch, queue, name) if colon and queue and name else None
+            found = find_app(account.batch, app_id)
             if found is None:
                 return None
             self._arns[app_id] = found

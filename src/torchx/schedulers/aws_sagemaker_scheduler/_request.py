@@ -114,9 +114,7 @@ def build_request(
         CompressionType="NONE" if opts.disable_output_compression else None,
     )
     job_def["ResourceConfig"] = _resources(role, opts)
-    job_def["StoppingCondition"] = _set(
-        MaxRuntimeInSeconds=opts.max_run or _MAX_RUN_S, MaxWaitTimeInSeconds=_max_wait(opts)
-    )
+    job_def["StoppingCondition"] = _limits(opts)
     job_def["Environment"] = _checked_environment(role.name, env)
     job_def["Tags"] = _tags(app, role, name, opts)
     job_def |= _more(opts, output)
@@ -340,11 +338,12 @@ def _resources(role: Role, opts: Opts) -> dict[str, Any]:
     )
 
 
-def _max_wait(opts: Opts) -> int | None:
-    """Spot needs one; where none is given, the job may wait as long as it may run."""
+def _limits(opts: Opts) -> dict[str, int]:
+    """How long the job may run and, on spot, wait, which includes that and must be given there."""
     if not opts.use_spot_instances:
-        return None
-    return opts.max_wait or 2 * (opts.max_run or _MAX_RUN_S)
+        return {"MaxRuntimeInSeconds": opts.max_run or _MAX_RUN_S}
+    run = opts.max_run or min(_MAX_RUN_S, opts.max_wait or _MAX_RUN_S)
+    return {"MaxRuntimeInSeconds": run, "MaxWaitTimeInSeconds": opts.max_wait or 2 * run}
 
 
 def _tags(app: AppDef, role: Role, name: str, opts: Opts) -> list[dict[str, str]]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from torchx._startup.dataclass import replace
-from torchx.schedulers._kube.apps.app import ended_mark, group_jobs, parse_app
+from torchx.schedulers._kube.apps.app import ended_mark, group_jobs, main_container, parse_app
 from torchx.schedulers._kube.apps.clusters import Clusters
 from torchx.schedulers._kube.apps.labels import label_value
 from torchx.schedulers._kube.apps.overlays import read_overlay
@@ -221,23 +221,6 @@ class KubernetesMCADScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         kind = self._kind or KINDS["v1beta1"]
         return read_logs(kube, place, replicas, query, start, kind, READER)
 
-    # -- inside a replica -------------------------------------------------------------------
-
-    def execute(self, snapshot: AppSnapshot, replica: ReplicaSnapshot, request: ExecRequest) -> int:
-        """Runs a command in the container of the replica, which is called as its pod."""
-        from torchx.schedulers._kube.pods import execute
-
-        home, namespace, _ = self._clusters.place(snapshot.app_id)
-        pod = replica.native_id
-        return execute(self._clusters.kube(home), namespace, pod, pod, request)
-
-    def open_port(self, snapshot: AppSnapshot, replica: ReplicaSnapshot, port: int) -> "PodPort":
-        """A connection to a port of the pod, through the API server."""
-        from torchx.schedulers._kube.pods import PodPort
-
-        home, namespace, _ = self._clusters.place(snapshot.app_id)
-        return PodPort(self._clusters.kube(home), namespace, replica.native_id, port)
-
     def checkups(self) -> "Sequence[Checkup]":
         """What jobs of this scheduler need, for ``torchx doctor``."""
         from ._checkups import checkups
@@ -249,6 +232,24 @@ class KubernetesMCADScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         from ._causes import RULES
 
         return RULES
+
+    # -- inside a replica -------------------------------------------------------------------
+
+    def execute(self, snapshot: AppSnapshot, replica: ReplicaSnapshot, request: ExecRequest) -> int:
+        """Runs a command in the container of the replica."""
+        from torchx.schedulers._kube.pods import execute
+
+        home, namespace, _ = self._clusters.place(snapshot.app_id)
+        looked, pod = self._looked(snapshot.app_id), replica.native_id
+        container = "" if looked is None else main_container(looked.app, pod)
+        return execute(self._clusters.kube(home), namespace, pod, container, request)
+
+    def open_port(self, snapshot: AppSnapshot, replica: ReplicaSnapshot, port: int) -> "PodPort":
+        """A connection to a port of the pod, through the API server."""
+        from torchx.schedulers._kube.pods import PodPort
+
+        home, namespace, _ = self._clusters.place(snapshot.app_id)
+        return PodPort(self._clusters.kube(home), namespace, replica.native_id, port)
 
     # -- ending -----------------------------------------------------------------------------
 

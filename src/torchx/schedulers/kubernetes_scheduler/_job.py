@@ -17,12 +17,13 @@ from torchx.schedulers._kube.apps.labels import (
     LABEL_UNIQUE_NAME,
     MANAGED_BY,
     app_labels,
+    container_name,
     role_labels,
 )
 from torchx.schedulers._kube.apps.pods import lay_over
 from torchx.specs.api import RetryPolicy
 
-from ._names import container_name, job_names
+from ._names import job_names
 from ._options import Opts
 from ._plan import Plan
 

@@ -13,13 +13,18 @@ from torchx.schedulers._kube.apps.indexed import (
     limits_of_last_failure,
     spare_replicas,
 )
-from torchx.schedulers._kube.apps.labels import ANNOTATION_APP, app_labels, role_labels
+from torchx.schedulers._kube.apps.labels import (
+    ANNOTATION_APP,
+    app_labels,
+    container_name,
+    role_labels,
+)
 from torchx.schedulers._kube.apps.pods import lay_over
 from torchx.schedulers._kube.apps.snapshots import JOB_SET_RESTARTS_LABEL
 from torchx.specs.api import RetryPolicy, Role
 
 from ._job import deadline, ttl
-from ._names import container_name, job_names
+from ._names import job_names
 from ._plan import Plan
 
 RESTART_FIELD = f"metadata.labels['{JOB_SET_RESTARTS_LABEL}']"

@@ -8,7 +8,7 @@ DNS label.
 import re
 from collections.abc import Sequence
 
-from torchx.schedulers._kube.apps.labels import LABEL_CHARS
+from torchx.schedulers._kube.apps.labels import LABEL_CHARS, dns_label
 from torchx.util.strings import normalize_str
 
 APP_CHARS = 40
@@ -23,7 +23,7 @@ def app_name(unique: str) -> str:
     >>> app_name("My_App.v2-x7c2"), app_name("9-x7c2")
     ('my-app-v2-x7c2', 'a9-x7c2')
     """
-    name = _label(unique)
+    name = dns_label(unique)
     if not name[:1].isalpha():
         name = f"a{name}"
     if len(name) <= APP_CHARS:
@@ -47,7 +47,7 @@ def job_names(app: str, roles: Sequence[tuple[str, int]], reserved: int = 0) -> 
     names: list[str] = []
     for i, (role, replicas) in enumerate(roles):
         room = LABEL_CHARS - len(app) - len(f"--{max(replicas - 1, 0)}") - reserved
-        name = _label(role)[:room].strip("-") or "role"
+        name = dns_label(role)[:room].strip("-") or "role"
         if f"{app}-{name}" in names:
             end = f"-r{i}"
             name = name[: room - len(end)].rstrip("-") + end
@@ -76,17 +76,3 @@ def task_names(app: str, roles: Sequence[tuple[str, int]]) -> list[str]:
     """
     plain = [(normalize_str(role), replicas) for role, replicas in roles]
     return [name.removeprefix(f"{app}-") for name in job_names(app, plain, reserved=len("-0"))]
-
-
-def container_name(role: str) -> str:
-    """Name of the container of a role's program.
-
-    >>> container_name("My_Role")
-    'my-role'
-    """
-    return _label(role)[:LABEL_CHARS].strip("-") or "main"
-
-
-def _label(text: str) -> str:
-    """Small letters, digits and dashes, at the ends no dash."""
-    return re.sub("-{2,}", "-", re.sub("[^a-z0-9]", "-", text.lower())).strip("-")

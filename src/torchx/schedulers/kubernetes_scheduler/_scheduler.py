@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import BackendUnavailable, InvalidInput, TorchXError
+from torchx.schedulers._kube.apps.app import main_container
 from torchx.schedulers._kube.apps.clusters import Clusters, Home
 from torchx.schedulers._kube.apps.labels import label_value
 from torchx.schedulers._kube.apps.overlays import read_overlay
@@ -27,7 +28,6 @@ from torchx.workspace.docker_workspace import DockerWorkspaceMixin
 
 from ._compat import unique_name
 from ._kinds import JOB_FEATURES, KINDS, ObjectKind, has_kueue, kind_for_queue
-from ._names import container_name
 from ._options import Opts
 from ._plan import Facts
 from ._request import KubernetesJob, build_request, render_request
@@ -290,7 +290,7 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         from torchx.schedulers._kube.pods import execute
 
         home, namespace, _ = self._clusters.place(snapshot.app_id)
-        container = container_name(replica.role)
+        container = main_container(self._app(snapshot.app_id), replica.native_id)
         return execute(self._clusters.kube(home), namespace, replica.native_id, container, request)
 
     def open_port(self, snapshot: AppSnapshot, replica: ReplicaSnapshot, port: int) -> "PodPort":

@@ -11,6 +11,7 @@ from torchx._startup.lazy_logger import get_logger
 from ._folders import own_logs_dir
 from ._record import JobRecord
 from ._store import DELETED, Store
+from ._supervise import journal
 
 KEPT_JOBS = 1000
 """So many of the latest jobs that have ended are kept, unless the environment says otherwise."""
@@ -73,8 +74,10 @@ def remove(store: Store, remains: Remains) -> bool:
             _remove_tree(path)
         return True
     record: JobRecord | None = store.read(remains.app_id)
-    if record is None:
-        return False
+    if record is None:  # somebody removed it: it is listed no longer
+        line = f"{remains.app_id}\t\t{DELETED}\t0\t0\t\n"
+        journal.append_line(os.path.join(store.home, "index"), line)
+        return True
     lock = store.try_lock(remains.app_id)  # somebody supervises it otherwise
     if lock is None:
         return False

@@ -174,6 +174,14 @@ def test_a_look_from_elsewhere_finds_the_job_by_its_name(scheduler, aws):
     assert end(scheduler, app_id).state is AppState.CANCELLED
 
 
+def test_the_name_alone_is_looked_for_in_all_queues(scheduler, aws):
+    aws.admin("batch/queue", {"name": "other"})
+    app_id = submit(scheduler, queue="other")
+    end(scheduler, app_id)
+    name = app_id.partition(":")[2]  # what `macros.app_id` is in the job
+    assert create_scheduler("elsewhere").describe(name).state is AppState.SUCCEEDED
+
+
 @pytest.mark.parametrize("app_id", ["queue:nothing", "nowhere:app", "x", ":", "queue:", ":app"])
 def test_unknown_apps(scheduler, app_id):
     assert scheduler.describe(app_id) is None

@@ -263,6 +263,18 @@ def test_overlays_apply_to_the_pods_of_every_kind(api):
 
 
 @pytest.mark.parametrize("api", ["job", "jobset", "volcano"])
+def test_the_container_can_be_called_by_its_role_with_every_kind(api):
+    changes = [{"name": "my-role", "workingDir": "/w"}, {"name": "sidecar", "image": "s"}]
+    overlay = {"spec": {JOIN("containers", on="name"): changes}}
+    job = build(api, role("My_Role", num_replicas=2), overlays={"My_Role": overlay})
+    for k, pod in enumerate(pods_of(job)):
+        main, sidecar = pod["spec"]["containers"]
+        assert main["workingDir"] == "/w"
+        assert main["name"] == ("myrole-" + str(k) if api == "volcano" else "my-role")
+        assert sidecar["name"] == "sidecar"
+
+
+@pytest.mark.parametrize("api", ["job", "jobset", "volcano"])
 @pytest.mark.parametrize("shape", ["nested", "flat", "two keys", "JSON file", "YAML file"])
 def test_overlays_come_in_all_shapes(api, shape, tmp_path, monkeypatch):
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))

@@ -6,13 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fake_kube.pod_env import expanded
-from torchx.schedulers._kube.apps.labels import label_value
+from torchx.schedulers._kube.apps.labels import LABEL_CHARS, container_name, label_value
 from torchx.schedulers._kube.apps.pods import escaped
 from torchx.schedulers.ids import make_unique
 from torchx.schedulers.kubernetes_scheduler._names import (
-    LABEL_CHARS,
     app_name,
-    container_name,
     job_names,
 )
 

@@ -345,6 +345,22 @@ def test_a_type_that_is_not_in_the_table_is_left_to_aws():
     assert job.job_def["ResourceConfig"]["InstanceType"] == "ml.g6.xlarge"
 
 
+@pytest.mark.parametrize(
+    ("opts", "expected"),
+    [
+        ({}, (86_400, None)),
+        ({"max_run": 60}, (60, None)),
+        ({"use_spot_instances": True}, (86_400, 172_800)),
+        ({"use_spot_instances": True, "max_run": 60}, (60, 120)),
+        ({"use_spot_instances": True, "max_wait": 600}, (600, 600)),
+        ({"use_spot_instances": True, "max_run": 60, "max_wait": 90}, (60, 90)),
+    ],
+)
+def test_a_job_waits_at_least_as_long_as_it_runs(opts, expected):
+    limits = container(**opts).job_def["StoppingCondition"]
+    assert (limits["MaxRuntimeInSeconds"], limits.get("MaxWaitTimeInSeconds")) == expected
+
+
 def test_the_number_of_instances():
     def count(**more):
         return container(role(num_replicas=3), **more).job_def["ResourceConfig"]["InstanceCount"]

@@ -155,6 +155,13 @@ def is_held(obj: Object) -> bool:
     return bool(obj["spec"].get("suspend")) and not ended_mark(obj) and LABEL_QUEUE not in labels
 
 
+def main_container(app: App, pod: str) -> str:
+    """Name of the container that runs the role's program in one of the pods."""
+    every = (found for pods in app.pods.values() for found in pods)
+    found = next((p for p in every if p["metadata"]["name"] == pod), None)
+    return "" if found is None else str(found["spec"]["containers"][0]["name"])
+
+
 def queue_of(app: App) -> str:
     """The LocalQueue that the app waits in; empty for none."""
     for job in app.jobs.values():

@@ -48,8 +48,12 @@ class Clusters:
     def kube(self, home: Home = (None, None)) -> "KubeClient":
         """The client of a cluster."""
         if self.given is not None:
-            client: KubeClient = self.given
-            return client
+            home = (None, None)
+            if home not in self._clients:
+                from .official import adapted
+
+                self._clients[home] = adapted(self.given)
+            return self._clients[home]
         if home not in self._clients:
             from torchx.schedulers._kube.connect import connect
 

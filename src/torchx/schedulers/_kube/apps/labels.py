@@ -38,6 +38,20 @@ def label_value(text: str) -> str:
     return _ENDS.sub("", _ENDS.sub("", _NOT_IN_LABEL.sub(".", text))[:LABEL_CHARS])
 
 
+def dns_label(text: str) -> str:
+    """Small letters, digits and dashes, at the ends no dash; may be empty or too long."""
+    return re.sub("-{2,}", "-", re.sub("[^a-z0-9]", "-", text.lower())).strip("-")
+
+
+def container_name(role: str) -> str:
+    """Name of the container of a role's program.
+
+    >>> container_name("My_Role")
+    'my-role'
+    """
+    return dns_label(role)[:LABEL_CHARS].strip("-") or "main"
+
+
 def of_app(name: str) -> str:
     """Selects the objects of one app."""
     return f"{OURS},{LABEL_UNIQUE_NAME}={name}"

@@ -8,7 +8,7 @@ from typing import Any
 
 from torchx.errors import MountNotSupported
 from torchx.specs.api import BindMount, DeviceMount, Role, VolumeMount
-from torchx.specs.overlays import apply_overlay
+from torchx.specs.overlays import JOIN, apply_overlay
 
 PLACEHOLDER_FIELD_PATH = "[FIELD_PATH]"
 """Begins the value of a variable that is a field of the pod."""
@@ -149,9 +149,30 @@ def build_mounts(role: Role) -> tuple[list[dict[str, Any]], list[dict[str, Any]]
     return volumes, mounts, privileged
 
 
-def lay_over(pod: dict[str, Any], overlay: Mapping[str, Any]) -> None:
-    """Puts the user's own fields into the pod."""
-    if overlay:
-        merged = {"metadata": pod["metadata"], "spec": pod["spec"]}
-        apply_overlay(merged, dict(overlay))
-        pod["metadata"], pod["spec"] = merged.get("metadata") or {}, merged.get("spec") or {}
+def lay_over(pod: dict[str, Any], overlay: Mapping[str, Any], alias: str = "") -> None:
+    """Puts the user's own fields into the pod.
+
+    Args:
+        alias: by which overlays may call the role's container as well: it has another name in
+            each replica with some kinds of objects.
+    """
+    if not overlay:
+        return
+    spec = pod["spec"]
+    own = spec["containers"][0]["name"]
+    called = alias in _joined_containers(overlay) and alias != own
+    if called:
+        spec = {**spec, "containers": [{**spec["containers"][0], "name": alias}]}
+    merged = {"metadata": pod["metadata"], "spec": spec}
+    apply_overlay(merged, dict(overlay))
+    pod["metadata"], pod["spec"] = merged.get("metadata") or {}, merged.get("spec") or {}
+    for container in pod["spec"].get("containers") or () if called else ():
+        if container.get("name") == alias:
+            container["name"] = own
+
+
+def _joined_containers(overlay: Mapping[str, Any]) -> set[str]:
+    """Names of the containers that an overlay changes one by one."""
+    items = (overlay.get("spec") or {}).get(JOIN("containers", on="name"))
+    found = items if isinstance(items, list) else []
+    return {str(item.get("name")) for item in found if isinstance(item, dict)}
