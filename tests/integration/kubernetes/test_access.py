@@ -150,7 +150,7 @@ def test_the_role_is_enough_on_a_real_server(bound):
     done("delete", handle)
     handle = done(*run, *sh, "sleep", "100").stdout.split()[-1]
     done("cancel", handle)
-    assert json.loads(done("status", "--json", handle).stdout)["state"] == "CANCELLED"
+    until(lambda: json.loads(done("status", "--json", handle).stdout)["state"] == "CANCELLED")
     done("delete", handle)
     scheduler = create_scheduler("x")
     several = Notes(Path("/dev/null")).app(1, 1)

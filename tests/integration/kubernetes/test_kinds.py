@@ -276,3 +276,19 @@ def test_what_is_no_client_is_refused_in_one_line():
     scheduler = create_scheduler("test", client=object())
     with pytest.raises(InvalidInput, match=r"`client` is an `ApiClient`.*object"):
         scheduler.submit(an_app(), {"validate_spec": False})
+
+
+# -- replicas that may fail ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("api", ["job", "volcano"])
+@pytest.mark.parametrize(("least", "state"), [(1, AppState.SUCCEEDED), (2, AppState.FAILED)])
+def test_as_many_replicas_may_fail_as_the_role_allows(kube, scheduler, api, least, state):
+    app = an_app("[ ${replica_id} = 0 ] && exit 3; sleep 1", 2)
+    app.roles[0].min_replicas = least
+    app_id = scheduler.submit(app, {**OPTS, "job_api": api})
+    found = ended(scheduler, app_id)
+    assert found.state is state
+    states = [replica.state for replica in found.roles_statuses[0].replicas]
+    assert states[0] is AppState.FAILED
+    assert states[1] is (AppState.SUCCEEDED if least == 1 else AppState.CANCELLED)

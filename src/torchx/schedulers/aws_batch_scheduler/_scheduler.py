@@ -68,6 +68,8 @@ class AWSBatchScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         self._accounts: dict[Home, _Account] = {}
         self._homes: dict[str, Home] = {}
         self._arns: dict[str, str] = {}
+        self._asked: dict[str, str] = {}
+        """Why the end of an app was asked for."""
         self._ticks = _Ticks()
 
     def _account(self, home: Home = (None, None)) -> "_Account":
@@ -158,7 +160,8 @@ class AWSBatchScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         if looked is None:
             self._arns.pop(app_id, None)
             return None, 1
-        snapshot = build_snapshot(app_id, looked.job, looked.nodes)
+        asked = self._asked.get(app_id, "")
+        snapshot = build_snapshot(app_id, looked.job, looked.nodes, asked)
         words = "" if snapshot.message else account.explanations.explain(looked.job)
         return replace(snapshot, message=words) if words else snapshot, looked.calls
 
@@ -220,6 +223,7 @@ class AWSBatchScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         arn = str(job["jobArn"])
         terminate(account.batch, str(job.get("jobId") or arn), reason)
         account.jobs.forget(arn)
+        self._asked[snapshot.app_id] = reason
 
     def remove(self, snapshot: AppSnapshot) -> None:
         """Ends the job if it runs, and deregisters its definition; Batch keeps the job for days."""

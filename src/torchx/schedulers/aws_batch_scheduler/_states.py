@@ -35,12 +35,15 @@ class BatchSnapshot(AppSnapshot):
     nodes: Mapping[ReplicaKey, Node] | None = None
 
 
-def build_snapshot(app_id: str, job: Record, records: Mapping[int, Record]) -> BatchSnapshot:
+def build_snapshot(
+    app_id: str, job: Record, records: Mapping[int, Record], asked: str = ""
+) -> BatchSnapshot:
     """The state of an app.
 
     Args:
         job: of a multi-node job the parent.
         records: of the nodes that there are, by their index; empty for a job of one container.
+        asked: why we have asked for its end, which the service tells when that has come.
     """
     places = read_roles(job)
     nodes: dict[ReplicaKey, Node] = {}
@@ -49,7 +52,7 @@ def build_snapshot(app_id: str, job: Record, records: Mapping[int, Record]) -> B
             record = records.get(place.first + k) if is_multinode(job) else job
             if record is not None:
                 nodes[place.role.name, k] = Node(record)
-    app = _App(job, places, nodes)
+    app = _App(job, places, nodes, asked)
     replicas = tuple(
         app.replica(place.role.name, k) for place in places for k in range(place.role.num_replicas)
     )
@@ -77,13 +80,17 @@ class _App:
     """A job and its nodes, as far as the states of replicas depend on each other."""
 
     def __init__(
-        self, job: Record, places: Sequence[RolePlace], nodes: Mapping[ReplicaKey, Node]
+        self,
+        job: Record,
+        places: Sequence[RolePlace],
+        nodes: Mapping[ReplicaKey, Node],
+        asked: str,
     ) -> None:
         self.job = job
         self.parent = Node(job)
         self.nodes = nodes
         self.main = (places[0].role.name, 0) if places else None
-        words = str(job.get("statusReason") or "")
+        words = str(job.get("statusReason") or asked)
         self.ended_for = ""
         """The replica for whose failure we have ended the job."""
         if words.startswith(END_REASON):

@@ -35,11 +35,11 @@ def lines(query, plan, replicas=None):
 @pytest.mark.parametrize("follow", [False, True])
 def test_lines_of_many_are_merged_by_time_and_none_is_lost(aws, follow):
     aws.admin("logs/settings", {"page_events": 70})
-    for k in range(12):
-        write(aws, f"job/{k}/0", *[[1000 * i + k, f"{k} {i}"] for i in range(50)])
-    plan = LogPlan(streams(12), ended=True, ended_ms=LONG_AGO)
+    for k in range(100):
+        write(aws, f"job/{k}/0", *[[1000 * i + k, f"{k} {i}"] for i in range(20)])
+    plan = LogPlan(streams(100), ended=True, ended_ms=LONG_AGO)
     found = [line for _, _, line in lines(LogQuery(follow=follow), plan)]
-    assert found == [f"{k} {i}" for i in range(50) for k in range(12)]
+    assert found == [f"{k} {i}" for i in range(20) for k in range(100)]
 
 
 @pytest.mark.parametrize("follow", [False, True])

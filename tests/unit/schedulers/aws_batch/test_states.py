@@ -200,6 +200,14 @@ def test_who_was_ended_after_a_failure_and_who_failed():
     assert not found.cancelled
 
 
+def test_an_end_that_was_asked_for_is_told_before_the_service_tells_it():
+    job = multinode(isTerminated=True)
+    records = {0: RUNNING, 1: ended(3), 2: RUNNING}
+    found = build_snapshot("q:app-x1", job, records, f"{END_REASON} w/1")
+    assert (found.cancelled, found.state, found.fatal.key) == (False, AppState.RUNNING, ("w", 1))
+    assert build_snapshot("q:app-x1", job, records).cancelled
+
+
 def test_a_failure_waits_for_the_main_node_while_there_are_retries():
     job = multinode(retryStrategy={"attempts": 2})
     found = look(job, n0=RUNNING, n1=ended(1), n2=RUNNING)

@@ -131,13 +131,16 @@ def test_a_job_that_was_cancelled_is_cancelled_whatever_its_pods_say():
 
 
 def test_the_cause_of_a_wait_goes_before_what_volcano_says_of_every_group():
-    def event(type_, message):
-        return {"type": type_, "reason": "Unschedulable", "message": message, "metadata": {}}
+    def event(type_, message, count):
+        found = {"type": type_, "reason": "Unschedulable", "message": message}
+        return {**found, "metadata": {}, "count": count}
 
-    usual = event("Warning", "0/0 tasks in gang unschedulable: pod group is not ready")
-    cause = event("Normal", "resource in cluster is overused: overused cpu")
+    first = event("Warning", "0/0 tasks in gang unschedulable: pod group is not ready", 2)
+    usual = {**first, "count": 9}
+    cause = event("Normal", "resource in cluster is overused: overused cpu", 1)
     assert explanation([usual, cause]) == f"Unschedulable: {cause['message']}"
     assert explanation([usual]) == f"Unschedulable: {usual['message']}"
+    assert explanation([first]) == ""  # that is said at every start
 
 
 # -- JobSets -------------------------------------------------------------------------------------

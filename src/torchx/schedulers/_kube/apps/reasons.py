@@ -13,6 +13,8 @@ _USUAL = ("ContainerCreating", "PodInitializing")
 _EXPLAINING = ("FailedCreate", "FailedMount", "FailedScheduling", "FailedAttachVolume")
 _OF_A_GROUP = "Unschedulable"
 """Volcano's reason of all events about a group of pods that does not fit."""
+_OFTEN = 4
+"""So many seconds it says of a group that it has not placed it, although all is well."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,7 @@ def explanation(events: Iterable[Object]) -> str:
 
 def _explains(event: Object) -> bool:
     if event.get("reason") == _OF_A_GROUP:
-        return True
+        return not _is_usual(event) or int(event.get("count") or 1) >= _OFTEN
     return event.get("type") == "Warning" and event.get("reason") in _EXPLAINING
 
 
