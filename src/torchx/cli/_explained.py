@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from torchx._launches import launches
+from torchx.cli._look import Look
 from torchx.errors import BackendUnavailable, TorchXError
 from torchx.runner import Runner
 from torchx.specs import AppState, parse_app_handle
@@ -62,6 +63,15 @@ def commands(handle: str, found: "Explanation") -> list[str]:
     """What to do, with the name of the app filled in."""
     name = app_name(handle)
     return [text.replace("{app}", name) for text in found.do]
+
+
+def hints(look: Look, handle: str, found: "Explanation") -> list[str]:
+    """Lines with what to do. Commands, which begin small, are in one piece, to be pasted."""
+    lines: list[str] = []
+    for text in commands(handle, found):
+        line = f"  {look.sign('arrow')} {text}"
+        lines += [line] if text[:1].islower() else look.wrap(line, "    ")
+    return lines
 
 
 def backend_away(handle: str, err: BackendUnavailable) -> "Explanation":

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from torchx.cli import _output
-from torchx.cli._explained import app_name, commands, explained, place_of
+from torchx.cli._explained import app_name, explained, hints, place_of
 from torchx.cli._look import Look, duration, is_terminal
 from torchx.errors import BackendUnavailable
 from torchx.runner import Runner
@@ -81,12 +81,26 @@ class RunReport:
 
     def left_alone(self, handle: str, status: AppStatus | None) -> None:
         """Says what can be done with a job that nobody waits for."""
+        if status is not None:
+            self._tell_state(handle, status)
         if status is None or self.calm:
             name = app_name(handle) if self.calm else handle
             _output.log().info("follow it with: torchx log -f %s", name)
-        if status is not None and not self.calm:
-            _output.log().info("%s", status.format())
         self._report_unwatched(handle)
+
+    def _tell_state(self, handle: str, status: AppStatus) -> None:
+        """The state in which the job is left, and why it waits."""
+        found = explained(self._runner, handle, status.state)
+        if self.calm:
+            if not _output.is_quiet():
+                look = Look(sys.stderr)
+                why = f": {found.line}" if found is not None else ""
+                text = f"{look.mark(status.state)} {look.state(status.state)}{why}"
+                _output.say("\n".join(look.wrap(text, "  ")))
+            return
+        _output.log().info("%s", status.format())
+        if found is not None:
+            _output.log().info("why: %s", found.line)
 
     def _report_unwatched(self, handle: str) -> None:
         """Says whether that leaves out what the options of the job ask for."""
@@ -148,9 +162,9 @@ def _failure_lines(
         others = ", ".join(f"{r.role}/{r.replica}" for r in failed[1:9])
         more = f" and {len(failed) - 9} more" if len(failed) > 9 else ""
         lines += look.wrap(f"  failed as well: {others}{more}", "  ")
-    arrow = look.sign("arrow")
-    todo = commands(handle, found) if found is not None else [f"torchx status {app_name(handle)}"]
-    return [*lines, *(f"  {arrow} {text}" for text in todo)]
+    if found is not None:
+        return [*lines, *hints(look, handle, found)]
+    return [*lines, f"  {look.sign('arrow')} torchx status {app_name(handle)}"]
 
 
 def _last_lines(found: "Explanation | None", replica: Any) -> list[str]:

@@ -4,7 +4,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from torchx.cli import _arguments, _output
-from torchx.cli._explained import app_name, backend_away, commands, to_json
+from torchx.cli._explained import app_name, backend_away, hints, to_json
 from torchx.cli._look import Look
 from torchx.cli.cmd_base import AppHandleSubCommand
 from torchx.errors import BackendUnavailable
@@ -55,10 +55,10 @@ def _text(handle: str, found: "Explanation") -> str:
     lines = look.wrap(f"{mark}{app_name(handle)} {look.state(found.state)}")
     lines += look.wrap(f"  {look.bold(found.cause.value)}: {found.summary}", "  ")
     width = max((len(evidence.source) for evidence in found.evidence), default=0)
+    last = ""
     for evidence in found.evidence:
         for line in evidence.text.splitlines() or [""]:
-            lines.append(f"  {look.dim(evidence.source.ljust(width))}  {line}")
-    arrow = look.sign("arrow")
-    for text in commands(handle, found):
-        lines += look.wrap(f"  {arrow} {text}", "    ")
-    return "\n".join(lines)
+            source = evidence.source if evidence.source != last or not look.terminal else ""
+            last = evidence.source
+            lines.append(f"  {look.dim(source.ljust(width))}  {line}")
+    return "\n".join([*lines, *hints(look, handle, found)])

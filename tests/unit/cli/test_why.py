@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from torchx.schedulers.causes import Cause
+from tests.unit.cli.conftest import RemoteScheduler
+from torchx.schedulers.api import AppSnapshot, DescribeAppResponse, ReplicaSnapshot, Scheduler
+from torchx.schedulers.causes import Cause, Rule
 from torchx.specs import AppDef, AppState, Role
 
 
@@ -78,6 +80,41 @@ def test_a_backend_that_is_away_is_the_cause(call: Callable[..., Any]) -> None:
     assert (result.code, found["cause"], found["state"]) == (0, "backend-away", "UNKNOWN")
     assert found["do"] == ["torchx doctor -s local_docker"]
     assert "docker.sock" in found["evidence"][0]["text"]
+
+
+class Crowded(RemoteScheduler):
+    """Has an app that waits, and words for it; counts how often it is looked at."""
+
+    looks = 0
+
+    def look(self, app_id: str) -> AppSnapshot:
+        self.looks += 1
+        words = "AssocGrpGRES"
+        replica = ReplicaSnapshot("echo", 0, AppState.PENDING, reason=words)
+        return AppSnapshot(app_id, (replica,), message=words)
+
+    def describe(self, app_id: str) -> DescribeAppResponse | None:
+        return Scheduler.describe(self, app_id)
+
+    def has_look(self) -> bool:
+        return True
+
+    def overview(self, app_id: str) -> AppSnapshot | None:
+        return self.snapshot(app_id)
+
+    def cause_rules(self) -> list[Rule]:
+        return [Rule(Cause.QUOTA, "AssocGrp", "a limit is used up")]
+
+
+def test_a_run_that_is_left_waiting_says_why_in_the_same_look(
+    call: Callable[..., Any], install: Callable[..., None], caplog: pytest.LogCaptureFixture
+) -> None:
+    scheduler = Crowded("torchx")
+    install("torchx.schedulers", "crowded", lambda session_name, **_: scheduler)
+    caplog.set_level("INFO")
+    assert call("run", "-s", "crowded", "-cfg", "team=a", "--workspace", "", "utils.echo").code == 0
+    assert "why: quota: a limit is used up" in caplog.text
+    assert scheduler.looks == 1
 
 
 def test_every_code_is_one_word_in_small_letters() -> None:
