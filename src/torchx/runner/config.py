@@ -240,11 +240,11 @@ def _load_section(scheduler: str, file: _File, cfg: dict[str, CfgVal], opts: run
                 f" write it once, as `{name}`"
             )
             raise InvalidRunConfigException(reason, name, section)
-        if text.startswith(_PLACEHOLDER):
-            logger.warning("%s is still to be filled in", file.where(scheduler, key))
-            continue
         option = opts.get(name)
         assert option is not None, "a canonical key is registered"
+        if option.is_required and text.startswith(_PLACEHOLDER):  # others have their default there
+            logger.warning("%s is still to be filled in", file.where(scheduler, key))
+            continue
         cfg[name] = _cast(option, text, file, scheduler, key)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.unit.runner.fakes import FakeScheduler
@@ -284,6 +284,7 @@ def test_a_template_loads_back_as_the_defaults(caplog: pytest.LogCaptureFixture)
 
 
 @given(st.text(st.characters(blacklist_categories=("Cs", "Cc", "Zl", "Zp", "Zs")), min_size=1))
+@example("#FIXME:(")
 def test_any_text_can_be_written_and_read(text: str) -> None:
     class One(FakeScheduler):
         def _run_opts(self) -> runopts:
