@@ -15,6 +15,7 @@ def lsf_programs(tmp_path, monkeypatch):
     monkeypatch.setenv("FAKE_LSF_DIR", str(tmp_path / "lsf"))
     monkeypatch.setenv("LSF_ENVDIR", str(tmp_path / "lsf" / "conf"))
     script = Path(fake_lsf.__file__)
-    programs = Programs.of_script(tmp_path / "bin", script, fake_lsf.PROGRAMS)
+    names = fake_lsf.PROGRAMS
+    programs = Programs.of_script(tmp_path / "bin", script, names, patient=["blaunch"])
     with programs.on_path():
         yield programs

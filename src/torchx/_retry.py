@@ -36,5 +36,5 @@ def with_retries(
                 raise
         import random  # 3 ms, for a case that is rare
 
-        time.sleep(pause_s * random.uniform(0.8, 1.2))
+        time.sleep(pause_s * random.Random().uniform(0.8, 1.2))
     return call()

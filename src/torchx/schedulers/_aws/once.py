@@ -44,7 +44,7 @@ def exactly_once(
                     return found
             if pause_s is None:
                 raise
-        time.sleep(pause_s * random.uniform(0.8, 1.2))
+        time.sleep(pause_s * random.Random().uniform(0.8, 1.2))
     raise AssertionError  # the last turn returns or raises
 
 

@@ -180,7 +180,7 @@ def _watch_call(selection: Selection, version: str) -> Call:
         "watch": "1",
         "resourceVersion": version,
         "allowWatchBookmarks": "true",
-        "timeoutSeconds": str(random.randint(*WATCH_S)),
+        "timeoutSeconds": str(random.Random().randint(*WATCH_S)),
     }
     return call("watch", "GET", selection.kind, selection.namespace, query=query)
 

@@ -24,7 +24,11 @@ class Elsewhere:
         self.news = threading.Condition()
 
     def receive(self) -> tuple[int, bytes] | None:
-        return self.printed.get()
+        while True:  # Python handles no signal that comes right before it waits without an end
+            try:
+                return self.printed.get(timeout=0.1)
+            except queue.Empty:
+                continue
 
     def _tell(self, what: object) -> None:
         with self.news:
