@@ -1,4 +1,5 @@
-"""Tests that are left out unless told: those that use what may be someone else's, or is missing.
+"""Tests that are left out unless told: those that use what may be someone else's, or is missing,
+and those that repeat for minutes, in other forms, what shorter ones have tested.
 
 A Docker daemon, a registry or a cluster is used only if ``-m`` names its marker, however it came to
 be on this machine. The closing lines of pytest tell what was left out, and how to run it.
@@ -33,9 +34,10 @@ NEEDS = {
     ),
     "kubernetes": Need("a Kubernetes cluster", "export TORCHX_TEST_KUBECONFIG=<its kubeconfig>"),
     "torch": Need("PyTorch", "pip install torch", "torch"),
+    "thorough": Need("some minutes more", "nothing else"),
     "mlflow": Need("MLflow", "pip install 'torchx[mlflow]'", "mlflow"),
 }
-ENGINES = tuple(name for name, need in NEEDS.items() if need.module is None)
+ENGINES = ("docker", "registry", "slurm", "aws", "kubernetes")
 SERIAL = ("slurm", "torch")
 """Markers whose tests run one after the other.
 

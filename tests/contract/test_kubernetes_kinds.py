@@ -93,10 +93,12 @@ class OfVolcano(OfOneKind):
     most_queries = {"describe": 2, "list": 4, "log": 2, "cancel": 4, "delete": 3}  # noqa: RUF012 - of the suite
 
 
+@pytest.mark.thorough
 class TestJobSetsOnAFake(OfJobSets, of_jobs.KubernetesOnAFake):
     """On the fake cluster."""
 
 
+@pytest.mark.thorough
 class TestVolcanoOnAFake(OfVolcano, of_jobs.KubernetesOnAFake):
     """On the fake cluster."""
 

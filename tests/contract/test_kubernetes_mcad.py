@@ -91,6 +91,7 @@ class TestMCADOnAFake(OfAppWrappers, of_jobs.KubernetesOnAFake):
     """On the fake cluster, ``v1beta1``."""
 
 
+@pytest.mark.thorough
 class TestAppWrappersOnAFake(OfAppWrappers, of_jobs.KubernetesOnAFake):
     """On the fake cluster, ``v1beta2``."""
 

@@ -114,6 +114,7 @@ class TestLsf(SchedulerContract):
         return row.state
 
 
+@pytest.mark.thorough
 class TestLsfGang(TestLsf):
     """The whole app as one parallel job, which starts again as a whole."""
 

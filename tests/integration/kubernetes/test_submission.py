@@ -130,6 +130,7 @@ class Launcher:
 # -- killed --------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("when", ["slow", "late"])
 @pytest.mark.parametrize("replicas", SHAPES)
 @pytest.mark.parametrize("queued", [False, True], ids=["", "queued"])
@@ -179,6 +180,7 @@ def test_ended_at_random_moments_nothing_runs_by_halves(
         notes.forget()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("replicas", SHAPES)
 def test_interrupted_while_the_server_takes_its_time_nothing_is_left(
@@ -218,6 +220,7 @@ FAULTS: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(24))
 def test_whatever_fails_an_app_is_submitted_once_or_not_at_all(
     cluster: FakeKube,
