@@ -181,12 +181,12 @@ def srun(arguments: list[str]) -> int:
 def kill_tree(pid: int, number: int) -> None:
     """Signals a process and all below it."""
     below: dict[int, list[int]] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
+    for name in filter(str.isdigit, os.listdir("/proc")):
         try:
-            fields = stat.read_text().rpartition(")")[2].split()
+            fields = Path("/proc", name, "stat").read_text().rpartition(")")[2].split()
         except OSError:  # it ended
             continue
-        below.setdefault(int(fields[1]), []).append(int(stat.parent.name))
+        below.setdefault(int(fields[1]), []).append(int(name))
     found = [pid]
     for each in found:
         found += below.get(each, [])
@@ -233,13 +233,13 @@ def cancel(job_id: str) -> int:
 def in_session(session: int) -> "list[int]":
     """The living processes of a job, each of which is a session of its own."""
     found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
+    for name in filter(str.isdigit, os.listdir("/proc")):
         try:
-            fields = stat.read_text().rpartition(")")[2].split()
+            fields = Path("/proc", name, "stat").read_text().rpartition(")")[2].split()
         except OSError:  # it ended
             continue
         if int(fields[3]) == session and fields[0] != "Z":
-            found.append(int(stat.parent.name))
+            found.append(int(name))
     return found
 
 

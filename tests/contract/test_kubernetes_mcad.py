@@ -87,6 +87,7 @@ class OfAppWrappers:
         return text
 
 
+@pytest.mark.thorough
 class TestMCADOnAFake(OfAppWrappers, of_jobs.KubernetesOnAFake):
     """On the fake cluster, ``v1beta1``."""
 

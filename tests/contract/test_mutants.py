@@ -114,6 +114,7 @@ def run_suite(folder: Path, sample: str, *args: str) -> str:
     return done.stdout + done.stderr
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_mutant_fails_the_suite(name: str, tmp_path: Path) -> None:
     text, instead, row = MUTANTS[name]

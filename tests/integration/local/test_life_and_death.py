@@ -182,8 +182,10 @@ def test_what_cannot_be_found_without_its_supervisors_is_not_said_to_have_ended(
     _, app_id = launch(f"env -i setsid sleep {hidden} & sleep {MARKER}", detach=True)
     wait_until(lambda: len(processes_with(hidden)) == 2)
     try:
-        for pid in supervisors(scheduler, app_id):
-            os.kill(pid, signal.SIGKILL)
+        both = supervisors(scheduler, app_id)
+        for strike in (signal.SIGSTOP, signal.SIGKILL):  # none sees the other one die
+            for pid in both:
+                os.kill(pid, strike)
         wait_until(lambda: not any(alive(pid) for pid in supervisors(scheduler, app_id)))
         found = scheduler.describe(app_id)
         assert found is not None

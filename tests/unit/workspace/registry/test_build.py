@@ -596,7 +596,8 @@ def test_no_failure_leaves_a_half_pushed_image(
     assert registry.host in str(caught.value)
     assert "\n" not in str(caught.value)
     assert not [key for key in registry.manifests if key[0] == "team/out"]
-    assert not registry.uploads
+    # the answer to one that was being begun meanwhile may be lost: it holds nothing
+    assert not any(registry.uploads.values())
 
 
 def test_a_plan_is_known_to_other_processes_until_it_is_pushed(
