@@ -173,7 +173,7 @@ def exception_of(callstack: str) -> str:
     'ValueError: no'
     """
     last = callstack.rstrip().rsplit("\n", 1)[-1]
-    return last.removeprefix("  | ").strip()
+    return last.removeprefix("  | ").strip().removeprefix("__main__.")  # as Python 3.10 has it
 
 
 # -- in words --------------------------------------------------------------------------------------

@@ -211,9 +211,10 @@ class _LocalAppDef:
 
     def close(self) -> None:
         """Ends the job if it is attached to this process; a forked child ends nothing."""
-        if self._lifeline is None or self._owner != os.getpid():
+        lifeline = self._lifeline  # which another thread may let go of meanwhile
+        if lifeline is None or self._owner != os.getpid():
             return
         if not is_terminal(self.state):
             self.kill()
-        self._lifeline.close()
+        lifeline.close()
         self._lifeline = None
