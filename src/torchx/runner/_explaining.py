@@ -29,6 +29,10 @@ class ExplainingVerbs(Session):
             found: Explanation | None = method_of(scheduler, "explain", backend)(app_id)
             return found
 
+    def why(self, app_handle: AppHandle) -> "Explanation | None":
+        """As ``explain``: the cause and its evidence that ``torchx why`` prints."""
+        return self.explain(app_handle)
+
     def overview(self, app_handle: AppHandle, *, free: bool = False) -> "AppSnapshot | None":
         """All that is known of the app and its replicas; ``None`` if the app is unknown.
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.unit.cli.conftest import RemoteScheduler
+from torchx.runner import get_runner
 from torchx.schedulers.api import AppSnapshot, DescribeAppResponse, ReplicaSnapshot, Scheduler
 from torchx.schedulers.causes import Cause, Rule
 from torchx.specs import AppDef, AppState, Role
@@ -139,3 +140,16 @@ def test_status_waits_for_a_job_that_runs_while_it_looks(
     out, _ = waiting.communicate(timeout=60)
     assert "State: FAILED" in out
     assert "Why: app-error: exited with code 3" in out
+
+
+def test_the_library_tells_the_same() -> None:
+    script = "import sys; sys.exit(3)"
+    app = AppDef("a", [Role("r", "", entrypoint=sys.executable, args=["-c", script])])
+    with get_runner() as runner:
+        handle = runner.run(app, "local_cwd")
+        runner.wait(handle, wait_interval=0.1)
+        found = runner.why(handle)
+        assert found is not None
+        assert found.cause.value == "app-error"
+        assert "r/0" in found.line
+        assert runner.why("local_cwd://torchx/nobody") is None
