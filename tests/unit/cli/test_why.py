@@ -151,5 +151,5 @@ def test_the_library_tells_the_same() -> None:
         found = runner.why(handle)
         assert found is not None
         assert found.cause.value == "app-error"
-        assert "r/0" in found.line
+        assert (found.replica, found.summary) == ("r/0", "exited with code 3")
         assert runner.why("local_cwd://torchx/nobody") is None
