@@ -1,12 +1,16 @@
 """What waits for something outlives a backend that is away for a while."""
 
 import time
+from contextvars import ContextVar
 
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import BackendUnavailable, ProgramNotFound
 
 AWAY_S = 150.0
 """How many seconds a backend may be away for those who wait."""
+
+told_by_others: "ContextVar[bool]" = ContextVar("torchx_outages_told", default=False)
+"""Whether somebody beside this thread waits for the same app, and reports outages."""
 
 logger = get_logger("torchx.runner.api")
 

@@ -556,8 +556,10 @@ def _log_blocks(
     verbs.check_attempt(snapshot, replicas, attempt)
 
     def report_outage(words: str) -> None:
-        text = "the logs of `%s` are interrupted, trying again: %s"
-        logger.warning(text, scheduler.backend, words)
+        from torchx._outages import told_by_others
+
+        log = logger.debug if told_by_others.get() else logger.warning
+        log("the logs of `%s` are interrupted, trying again: %s", scheduler.backend, words)
 
     reader = _log_reader(scheduler, snapshot)
     assert reader is not None  # `features.logs` was checked

@@ -212,7 +212,7 @@ def test_the_traceback_of_the_cause_is_told(apps):
     error = json.loads(found.structured_error_msg)["message"]
     assert error["message"] == "KeyError: 'the cause'"
     assert error["extraInfo"]["py_callstack"].startswith("Traceback (most recent call last):")
-    assert found.msg == "replica cause/0 exited with code 1"
+    assert found.msg == "replica cause/0 exited with code 1: KeyError: 'the cause' (<string>:1)"
 
 
 def test_the_first_failure_is_the_one_that_is_told(apps):
