@@ -86,7 +86,7 @@ class TestSlurm(SlurmContract):
     @pytest.fixture
     def programs(self, slurm_cluster, tmp_path):
         names = ["sbatch", "squeue", "sacct", "scancel", "sinfo", "srun"]
-        programs = Programs.real(tmp_path / "bin", names)
+        programs = Programs.real(tmp_path / "bin", names, patient=["srun"])
         over = threading.Event()
         busy = threading.Thread(target=keep_busy, args=(over,))
         busy.start()

@@ -80,7 +80,7 @@ class Programs:
         return cls(folder, {name: [*python, name] for name in names}, patient)
 
     @classmethod
-    def real(cls, folder: Path, names: Sequence[str]) -> "Programs":
+    def real(cls, folder: Path, names: Sequence[str], patient: Collection[str] = ()) -> "Programs":
         """The programs that are installed.
 
         Raises:
@@ -90,7 +90,7 @@ class Programs:
         for name, path in found.items():
             if path is None:
                 raise FileNotFoundError(name)
-        return cls(folder, {name: [str(path)] for name, path in found.items()})
+        return cls(folder, {name: [str(path)] for name, path in found.items()}, patient)
 
     @contextmanager
     def on_path(self) -> Iterator[None]:
