@@ -4,7 +4,6 @@ Beside ``torchx._retry`` because a server may choose the pause, all of a call's 
 one limit of time, and between those of a create something is looked up.
 """
 
-import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,7 +28,14 @@ class Patience:
     def pause_s(self, failures: int) -> float:
         """The pause after so many failures in a row, the last one again and again."""
         pauses_s = self.pauses_s or (0.0,)
-        return pauses_s[min(failures, len(pauses_s) - 1)] * random.Random().uniform(0.5, 1.5)
+        return pauses_s[min(failures, len(pauses_s) - 1)] * _spread()
+
+
+def _spread() -> float:
+    """A factor by which pauses differ, so that many clients do not come back at once."""
+    import random  # 1 ms, for a case that is rare
+
+    return random.Random().uniform(0.5, 1.5)
 
 
 class Retries:
@@ -47,7 +53,7 @@ class Retries:
         if base_s is None:
             return False
         asked_s: float | None = getattr(err, "retry_after_s", None)
-        wait_s = base_s * random.Random().uniform(0.5, 1.5) if asked_s is None else asked_s
+        wait_s = base_s * _spread() if asked_s is None else asked_s
         wait_s = min(wait_s, self._patience.longest_pause_s)
         if time.monotonic() - self._started_s + wait_s > self._patience.total_s:
             return False
