@@ -22,8 +22,7 @@ from torchx.specs import AppState, is_terminal
 from .conftest import NS, OPTS, Notes, ended, left, until
 
 LAUNCH = """
-import json, signal, sys
-signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as the command line has it
+import json, sys
 from torchx.schedulers.kubernetes_scheduler import create_scheduler
 from torchx.specs import AppDef, Role
 name, roles, opts = json.load(sys.stdin)

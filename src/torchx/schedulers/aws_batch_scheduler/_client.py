@@ -11,6 +11,7 @@ from torchx.errors import TorchXError
 from torchx.schedulers._aws.errors import AnswerLost, AwsRefused
 from torchx.schedulers._aws.once import exactly_once
 from torchx.schedulers._aws.session import AwsService
+from torchx.schedulers._core.interrupting import sigterm_raises
 from torchx.specs.api import AppState, is_terminal
 
 from ._reasons import place_in_queue, why_waiting
@@ -43,24 +44,39 @@ def submit(batch: AwsService, job: BatchJob) -> str:
         AwsRefused: in AWS's own words.
         BackendUnavailable: if AWS cannot be reached.
     """
-    definition = exactly_once(
+    with sigterm_raises():
+        try:
+            definition = _register(batch, job)
+        except TorchXError:
+            raise  # there is none, or AWS does not say
+        except BaseException:
+            _take_back(batch, job, None, submitted=False)
+            raise
+        try:
+            return _submit(batch, job)
+        except AnswerLost:  # nobody can tell if it runs: its definition is left to it
+            logger.error("the job definition `%s` is left as it is", job.name)
+            raise
+        except BaseException as err:  # also of a signal: what was submitted must not run unknown
+            _take_back(batch, job, definition, submitted=not isinstance(err, TorchXError))
+            raise
+
+
+def _register(batch: AwsService, job: BatchJob) -> str:
+    return exactly_once(
         lambda: str(batch.call_once("register_job_definition", **job.job_def)["jobDefinitionArn"]),
         lambda: _find_definition(batch, job.name),
         f"the job definition `{job.name}`",
     )
+
+
+def _submit(batch: AwsService, job: BatchJob) -> str:
     params = job.submission(job.name)
-    try:
-        return exactly_once(
-            lambda: str(batch.call_once("submit_job", **params)["jobArn"]),
-            lambda: find_job(batch, job.queue, job.name),
-            f"the job `{job.name}` in the queue `{job.queue}`",
-        )
-    except AnswerLost:  # nobody can tell if it runs: its definition is left to it
-        logger.error("the job definition `%s` is left as it is", job.name)
-        raise
-    except BaseException as err:  # also of a signal: what was submitted must not run unknown
-        _take_back(batch, job, definition, submitted=not isinstance(err, TorchXError))
-        raise
+    return exactly_once(
+        lambda: str(batch.call_once("submit_job", **params)["jobArn"]),
+        lambda: find_job(batch, job.queue, job.name),
+        f"the job `{job.name}` in the queue `{job.queue}`",
+    )
 
 
 def _find_definition(batch: AwsService, name: str) -> str | None:
@@ -105,9 +121,18 @@ def _is_missing(err: AwsRefused) -> bool:
     return "does not exist" in words or "not found" in words
 
 
-def _take_back(batch: AwsService, job: BatchJob, definition: str, *, submitted: bool) -> None:
-    """Ends and deregisters what is there of an app that could not be submitted."""
+def _take_back(
+    batch: AwsService, job: BatchJob, definition: str | None, *, submitted: bool
+) -> None:
+    """Ends and deregisters what is there of an app that could not be submitted.
+
+    Args:
+        definition: its ARN; ``None`` if it is not known whether there is one.
+    """
     try:
+        definition = definition or _find_definition(batch, job.name)
+        if definition is None:
+            return
         arn = find_job(batch, job.queue, job.name) if submitted else None
         if arn is not None:
             terminate(batch, arn.rpartition("/")[2], "its submission was interrupted")
@@ -117,7 +142,7 @@ def _take_back(batch: AwsService, job: BatchJob, definition: str, *, submitted: 
             "the job definition `%s` may be left, `aws batch deregister-job-definition "
             "--job-definition %s` removes it: %s",
             job.name,
-            definition,
+            definition or job.name,
             err,
         )
 

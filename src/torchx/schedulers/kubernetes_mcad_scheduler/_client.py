@@ -7,6 +7,7 @@ from typing import Any
 
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import InvalidInput, JobStartError, TorchXError
+from torchx.schedulers._core.interrupting import sigterm_raises
 from torchx.schedulers._core.records import recall, remember
 from torchx.schedulers._kube.apps.app import App, Object, parse_app
 from torchx.schedulers._kube.apps.labels import ANNOTATION_APP, ANNOTATION_ENDED
@@ -65,18 +66,19 @@ def submit(kube: KubeClient, job: KubernetesMCADJob) -> None:
     body = copy.copy(job.resource)
     annotations = {**body["metadata"]["annotations"], MARK: random_id()}
     body["metadata"] = {**body["metadata"], "annotations": annotations}
-    try:
-        with _translated(version):
-            kube.create(KINDS[version], namespace, body)
-    except AlreadyExists as err:
-        msg = f"{err}; there is an app `{job.app_id}` already, submit again for another name"
-        raise _NameTaken(msg) from None
-    except (ApiError, NotSent, Untrusted):
-        raise  # it was not made
-    except BaseException:
-        with suppress(TorchXError):
-            kube.withdraw(KINDS[version], namespace, name)
-        raise
+    with sigterm_raises():
+        try:
+            with _translated(version):
+                kube.create(KINDS[version], namespace, body)
+        except AlreadyExists as err:
+            msg = f"{err}; there is an app `{job.app_id}` already, submit again for another name"
+            raise _NameTaken(msg) from None
+        except (ApiError, NotSent, Untrusted):
+            raise  # it was not made
+        except BaseException:
+            with suppress(TorchXError):
+                kube.withdraw(KINDS[version], namespace, name)
+            raise
 
 
 def version_of(wrapper: Object) -> str:

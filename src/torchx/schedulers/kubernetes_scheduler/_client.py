@@ -8,6 +8,7 @@ from typing import Any
 
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import InvalidInput, JobStartError, TorchXError, UnsupportedRequest
+from torchx.schedulers._core.interrupting import sigterm_raises
 from torchx.schedulers._kube.apps.app import (
     App,
     Object,
@@ -73,15 +74,20 @@ def submit(kube: KubeClient, job: KubernetesJob) -> None:
     mark = random_id()
     begun: dict[str, bool] = {}
     _check_size(job)
-    try:
-        with _translated(job):
-            owners = [_create_job(kube, job, body, mark, begun) for body in job.jobs]
-            _create_owned(kube, SERVICES, job.service, mark, owners)
-            _release(kube, job)
-            _create_owned(kube, CONFIG_MAPS, job.gate, mark, owners)
-    except BaseException:
-        _take_back(kube, job, begun)
-        raise
+    with sigterm_raises():
+        try:
+            _create_all(kube, job, mark, begun)
+        except BaseException:
+            _take_back(kube, job, begun)
+            raise
+
+
+def _create_all(kube: KubeClient, job: KubernetesJob, mark: str, begun: dict[str, bool]) -> None:
+    with _translated(job):
+        owners = [_create_job(kube, job, body, mark, begun) for body in job.jobs]
+        _create_owned(kube, SERVICES, job.service, mark, owners)
+        _release(kube, job)
+        _create_owned(kube, CONFIG_MAPS, job.gate, mark, owners)
 
 
 def _create_job(

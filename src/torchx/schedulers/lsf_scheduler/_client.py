@@ -2,12 +2,9 @@
 
 import os
 import re
-import signal
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from types import FrameType
+from collections.abc import Sequence
 
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import (
@@ -19,6 +16,7 @@ from torchx.errors import (
     UnexpectedReply,
 )
 from torchx.schedulers._core.command import BackendPrograms, Waiting
+from torchx.schedulers._core.interrupting import sigterm_raises
 from torchx.schedulers._core.retry import with_retries
 
 from . import _parse
@@ -161,11 +159,15 @@ def submit(jobs: Sequence[LsfJob]) -> list[str]:
         JobStartError: if LSF refuses one, in its own words.
         BackendUnavailable: if it cannot be reached.
     """
+    with sigterm_raises():
+        return _submit_all(jobs)
+
+
+def _submit_all(jobs: Sequence[LsfJob]) -> list[str]:
     ids: list[str] = []
     try:
-        with _raised_sigterm():
-            for job in jobs:
-                ids.append(_submit(job))
+        for job in jobs:
+            ids.append(_submit(job))
     except BaseException as err:  # also of a signal: what was submitted must not run alone
         if ids or not isinstance(err, CommandFailed):
             _take_back(job.app_id, RETRY_PAUSES_S if ids else ())
@@ -174,25 +176,6 @@ def submit(jobs: Sequence[LsfJob]) -> list[str]:
             raise JobStartError(msg) from None
         raise
     return ids
-
-
-@contextmanager
-def _raised_sigterm() -> Iterator[None]:
-    """Lets SIGTERM raise, as SIGINT does, where nobody else has taken it."""
-    main = threading.current_thread() is threading.main_thread()
-    if not main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
-        yield
-        return
-
-    def terminate(number: int, frame: FrameType | None) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the first one is heard
-        raise SystemExit(128 + number)
-
-    signal.signal(signal.SIGTERM, terminate)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _submit(job: LsfJob) -> str:

@@ -1,12 +1,9 @@
 """Submits a job exactly once, whatever becomes of the answer of ``sbatch``."""
 
 import re
-import signal
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from types import FrameType
 
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import (
@@ -18,6 +15,7 @@ from torchx.errors import (
     UnexpectedReply,
 )
 from torchx.schedulers._core.command import Waiting
+from torchx.schedulers._core.interrupting import sigterm_raises
 
 from ._client import MIN_INTERVAL_S, PROGRAMS, RETRY_PAUSES_S, cancel, queue
 
@@ -159,24 +157,13 @@ def temporary_folder() -> AbstractContextManager[str]:
 @contextmanager
 def undone_by_signals(token: str) -> Iterator[None]:
     """Ends the job that is submitted inside if SIGINT or SIGTERM comes before all is done."""
-    main = threading.current_thread() is threading.main_thread()
-    ours = main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-
-    def terminate(number: int, frame: FrameType | None) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the first one is heard
-        raise SystemExit(128 + number)
-
-    if ours:
-        signal.signal(signal.SIGTERM, terminate)
-    try:
-        yield
-    except BaseException as err:
-        if not isinstance(err, Exception):
-            _take_back(token)
-        raise
-    finally:
-        if ours:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    with sigterm_raises():
+        try:
+            yield
+        except BaseException as err:
+            if not isinstance(err, Exception):
+                _take_back(token)
+            raise
 
 
 def _take_back(token: str) -> None:

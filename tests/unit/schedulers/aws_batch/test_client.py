@@ -1,5 +1,7 @@
 """Calls of AWS Batch: what is made once, what is left behind, how many calls it takes."""
 
+import os
+import signal
 import threading
 import time
 from collections import Counter
@@ -90,22 +92,25 @@ def test_a_submission_that_nobody_can_tell_of_is_told(scheduler, aws, caplog):
     assert "is left as it is" in caplog.text
 
 
-def test_an_interrupted_submission_leaves_nothing(aws):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("call", ["register_job_definition", "submit_job"])
+def test_an_interrupted_submission_leaves_nothing(aws, call, number):
     class Interrupting:
-        """A client in whose call of SubmitJob somebody presses Ctrl-C, after it has its effect."""
+        """A client with which a signal comes after one call has its effect, before its answer."""
 
         def __init__(self, client):
             self._client = client
 
         def __getattr__(self, name):
-            return getattr(self._client, name)
+            found = getattr(self._client, name)
+            return found if name != call else lambda **params: self._interrupt(found, params)
 
-        def submit_job(self, **params):
-            self._client.submit_job(**params)
-            raise KeyboardInterrupt
+        def _interrupt(self, found, params):
+            found(**params)
+            os.kill(os.getpid(), number)
 
     client = create_scheduler("test")._client
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises((KeyboardInterrupt, SystemExit)):
         submit(create_scheduler("test", client=Interrupting(client)), "sleep 60")
     deadline = time.monotonic() + 20
     while aws.admin("batch/live", {}):
