@@ -1,12 +1,11 @@
 """``kubernetes_mcad``: runs apps as AppWrappers of a cluster."""
 
 import copy
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from torchx._startup.dataclass import replace
-from torchx.schedulers._kube.apps.app import ended_mark, group_jobs, main_container, parse_app
+from torchx.schedulers._kube.apps.app import ended_mark, group_jobs, parse_app
 from torchx.schedulers._kube.apps.clusters import Clusters
 from torchx.schedulers._kube.apps.labels import label_value
 from torchx.schedulers._kube.apps.overlays import read_overlay
@@ -199,11 +198,7 @@ class KubernetesMCADScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
 
     def wait_for_change(self, app_id: str, timeout_s: float) -> None:
         """Returns as soon as an object of the app has changed, at the latest after the time."""
-        looked = self._clusters.looked.get(app_id)
-        if looked is None:
-            time.sleep(timeout_s)
-        else:
-            self._clusters.wait(looked, timeout_s)
+        self._clusters.wait_for_change(app_id, timeout_s)
 
     def read_logs(
         self, snapshot: AppSnapshot, replicas: Sequence[ReplicaKey], query: LogQuery
@@ -237,19 +232,13 @@ class KubernetesMCADScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
 
     def execute(self, snapshot: AppSnapshot, replica: ReplicaSnapshot, request: ExecRequest) -> int:
         """Runs a command in the container of the replica."""
-        from torchx.schedulers._kube.pods import execute
-
-        home, namespace, _ = self._clusters.place(snapshot.app_id)
-        looked, pod = self._looked(snapshot.app_id), replica.native_id
-        container = "" if looked is None else main_container(looked.app, pod)
-        return execute(self._clusters.kube(home), namespace, pod, container, request)
+        looked = self._looked(snapshot.app_id)
+        app = None if looked is None else looked.app
+        return self._clusters.execute(app, snapshot, replica.native_id, request)
 
     def open_port(self, snapshot: AppSnapshot, replica: ReplicaSnapshot, port: int) -> "PodPort":
         """A connection to a port of the pod, through the API server."""
-        from torchx.schedulers._kube.pods import PodPort
-
-        home, namespace, _ = self._clusters.place(snapshot.app_id)
-        return PodPort(self._clusters.kube(home), namespace, replica.native_id, port)
+        return self._clusters.open_port(snapshot, replica.native_id, port)
 
     # -- ending -----------------------------------------------------------------------------
 

@@ -2,13 +2,11 @@
 
 import copy
 import dataclasses
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import BackendUnavailable, InvalidInput, TorchXError
-from torchx.schedulers._kube.apps.app import main_container
 from torchx.schedulers._kube.apps.clusters import Clusters, Home
 from torchx.schedulers._kube.apps.labels import label_value
 from torchx.schedulers._kube.apps.overlays import read_overlay
@@ -251,11 +249,7 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
 
     def wait_for_change(self, app_id: str, timeout_s: float) -> None:
         """Returns as soon as an object of the app has changed, at the latest after the time."""
-        looked = self._clusters.looked.get(app_id)
-        if looked is None:
-            time.sleep(timeout_s)
-        else:
-            self._clusters.wait(looked, timeout_s)
+        self._clusters.wait_for_change(app_id, timeout_s)
 
     def read_logs(
         self, snapshot: AppSnapshot, replicas: Sequence[ReplicaKey], query: LogQuery
@@ -287,18 +281,12 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
 
     def execute(self, snapshot: AppSnapshot, replica: ReplicaSnapshot, request: ExecRequest) -> int:
         """Runs a command in the container of the replica."""
-        from torchx.schedulers._kube.pods import execute
-
-        home, namespace, _ = self._clusters.place(snapshot.app_id)
-        container = main_container(self._app(snapshot.app_id), replica.native_id)
-        return execute(self._clusters.kube(home), namespace, replica.native_id, container, request)
+        app = self._app(snapshot.app_id)
+        return self._clusters.execute(app, snapshot, replica.native_id, request)
 
     def open_port(self, snapshot: AppSnapshot, replica: ReplicaSnapshot, port: int) -> "PodPort":
         """A connection to a port of the pod, through the API server."""
-        from torchx.schedulers._kube.pods import PodPort
-
-        home, namespace, _ = self._clusters.place(snapshot.app_id)
-        return PodPort(self._clusters.kube(home), namespace, replica.native_id, port)
+        return self._clusters.open_port(snapshot, replica.native_id, port)
 
     # -- ending -----------------------------------------------------------------------------
 

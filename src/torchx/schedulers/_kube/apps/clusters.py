@@ -7,11 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from torchx._startup.lazy_logger import get_logger
 from torchx.schedulers._core import records
+from torchx.schedulers._core.executing import ExecRequest
+from torchx.schedulers._core.snapshot import AppSnapshot
 from torchx.schedulers._kube.errors import ConfigError, NoCluster
+
+from .app import App, main_container
 
 if TYPE_CHECKING:
     from torchx.schedulers._kube.client import KubeClient
     from torchx.schedulers._kube.config import Config
+    from torchx.schedulers._kube.pods import PodPort
 
     from .look import Looked
     from .watches import Watches
@@ -123,12 +128,13 @@ class Clusters:
         else:
             self._unexplained.pop(app_id, None)
 
-    def wait(self, looked: "Looked", timeout_s: float) -> None:
+    def wait_for_change(self, app_id: str, timeout_s: float) -> None:
         """Returns when an object of the app has changed, at the latest after the time.
 
         What is told by events alone, which are not watched, is looked for again earlier than that.
         """
-        if not looked.lists:  # one of many that were looked at together: nothing to go on from
+        looked = self.looked.get(app_id)
+        if looked is None or not looked.lists:  # or of many looked at together: no place to go on
             time.sleep(timeout_s)
             return
         if looks := self._unexplained.get(looked.app.id):
@@ -139,6 +145,28 @@ class Clusters:
             self._watches = Watches()
         home, _, _ = self.place(looked.app.id)
         self._watches.wait(self.kube(home), looked, timeout_s)
+
+    def execute(
+        self, app: "App | None", snapshot: AppSnapshot, pod: str, request: ExecRequest
+    ) -> int:
+        """Exit code of a command in the container of a replica.
+
+        Args:
+            app: its objects; ``None`` if they are gone.
+            pod: name of the replica's.
+        """
+        from torchx.schedulers._kube.pods import execute
+
+        home, namespace, _ = self.place(snapshot.app_id)
+        container = "" if app is None else main_container(app, pod)
+        return execute(self.kube(home), namespace, pod, container, request)
+
+    def open_port(self, snapshot: AppSnapshot, pod: str, port: int) -> "PodPort":
+        """A connection to a port of the pod, through the API server."""
+        from torchx.schedulers._kube.pods import PodPort
+
+        home, namespace, _ = self.place(snapshot.app_id)
+        return PodPort(self.kube(home), namespace, pod, port)
 
     def removed(self, app_id: str) -> None:
         """Drops all that is known of an app that is there no more."""
