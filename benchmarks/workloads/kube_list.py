@@ -27,14 +27,14 @@ with cluster("--no-kubelet") as fake, get_runner() as runner:
     (body,) = info.request.jobs
     template = json.loads(numbered(json.dumps(body), info.request.name))
     template["status"] = {"active": 1, "ready": 1}
-    fake.load("jobs", template, APPS, group="batch")
+    fake.fill("jobs", template, APPS, group="batch")
     torchx = os.path.join(os.path.dirname(sys.executable), "torchx")
     command = [torchx, "list", "-s", "kubernetes"]
     subprocess.run(command, check=True, capture_output=True)
-    fake.requests()
+    fake.asked()
     started = time.perf_counter()
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     took_s = time.perf_counter() - started
     assert done.stdout.count("default:app-") == APPS
-    requests = len(fake.requests())
+    requests = len(fake.asked())
 report(seconds=took_s, requests=requests)

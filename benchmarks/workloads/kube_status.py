@@ -39,9 +39,9 @@ with cluster() as fake, get_runner() as runner:
         if states == {AppState.RUNNING}:
             break
     torchx = os.path.join(os.path.dirname(sys.executable), "torchx")
-    fake.requests()
+    fake.asked()
     subprocess.run([torchx, "status", handle], check=True, stdout=subprocess.DEVNULL)
-    requests = len(fake.requests())
+    requests = len(fake.asked())
     bare_s = cpu_s("-c", "pass")
     used_s = cpu_s(torchx, "status", handle)
     runner.delete(handle)

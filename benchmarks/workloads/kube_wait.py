@@ -38,9 +38,9 @@ with cluster("--no-kubelet") as fake, get_runner() as runner:
         thread.start()
         time.sleep(0.3)
         if i == 0:
-            fake.requests()
+            fake.asked()
             time.sleep(IDLE_S)
-            idle = len(fake.requests())
+            idle = len(fake.asked())
         started = time.perf_counter()
         fake.write_status("pods", pods[0], ENDED)
         thread.join()
