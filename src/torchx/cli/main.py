@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 GROUP = "torchx.cli.cmds"
 _INTERRUPTED = 130
+_SIGINT = 2
+_CALLBACK_S = 0.01  # until the callback that swallowed an interruption has ended
 
 # in the order of help; what they are for is told in `_help`
 COMMANDS: dict[str, str] = {
@@ -185,10 +187,37 @@ def run_main(subcmds: dict[str, "SubCommand"], argv: list[str] | None = None) ->
 
 def main(argv: list[str] | None = None) -> None:
     """Runs ``torchx`` with the arguments, by default those of the process."""
+    hook, sys.unraisablehook = sys.unraisablehook, _signal_again
     try:
         _main(argv)
     except KeyboardInterrupt:  # before there was anything to report it, or while that was done
         raise SystemExit(_INTERRUPTED) from None
+    finally:
+        sys.unraisablehook = hook
+
+
+def _signal_again(unraisable: "sys.UnraisableHookArgs") -> None:
+    """Signals once more where the exception for a signal was raised in vain.
+
+    Python's import system has callbacks of weak references; what is raised in one of these, or
+    in a ``__del__``, is printed with its traceback and gone: Ctrl-C would have no effect.
+    """
+    err = unraisable.exc_value
+    if not isinstance(err, KeyboardInterrupt):
+        sys.__unraisablehook__(unraisable)
+        return
+    from threading import Thread, get_ident
+
+    number = getattr(err, "sigval", _SIGINT)
+    Thread(target=_signal, args=(number, get_ident()), daemon=True).start()
+
+
+def _signal(number: int, thread: int) -> None:
+    from signal import pthread_kill
+    from time import sleep
+
+    sleep(_CALLBACK_S)
+    pthread_kill(thread, number)  # a real signal, which ends waiting as well
 
 
 def _main(argv: list[str] | None) -> None:

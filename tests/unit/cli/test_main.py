@@ -328,6 +328,40 @@ def test_a_very_early_interrupt_has_no_traceback() -> None:
     assert codes <= {"0", "130"}
 
 
+SWALLOWED = """
+import os, time, weakref
+from torchx.cli.cmd_base import SubCommand
+from torchx.cli import main as cli
+
+class Thing:
+    pass
+
+def struck(_):
+    os.kill(os.getpid(), 2)
+    for _ in range(1000):
+        pass
+
+class Cmd(SubCommand):
+    def add_arguments(self, subparser):
+        subparser.set_defaults(func=self.run)
+
+    def run(self, args):
+        thing = Thing()
+        weak = weakref.ref(thing, struck)
+        del thing
+        time.sleep(60)
+
+cli.load_group = lambda group: {"x": Cmd}
+cli.main(["x"])
+"""
+
+
+def test_an_interrupt_in_a_callback_of_the_interpreter_is_not_lost() -> None:
+    command = [sys.executable, "-c", SWALLOWED]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+    assert (done.returncode, done.stderr) == (130, "")
+
+
 def test_usage_errors_are_json_where_json_is_asked_for(call: Callable[..., Any]) -> None:
     for argv in (
         ["cancel", "--json"],
