@@ -13,10 +13,10 @@ _BLUE, _END = "\033[34m", "\033[0m"
 
 
 def show(events: Iterable[Mapping[str, Any]], stream: TextIO | None, verb: str) -> None:
-    """Writes the events of a transfer as they come.
+    """Shows the events of a transfer as they arrive.
 
-    On a terminal each layer has a line that is written again when something changes; elsewhere
-    there is a line for each state of a layer, and none for its progress.
+    On a terminal each layer has one line that is updated in place; elsewhere a line is written for
+    each new state of a layer, without progress.
 
     Args:
         stream: ``None`` is stderr.
@@ -44,7 +44,7 @@ def show(events: Iterable[Mapping[str, Any]], stream: TextIO | None, verb: str) 
 
 
 def silent() -> TextIO:
-    """A stream for ``show`` by which errors are still raised, and nothing is shown."""
+    """Returns a stream for ``show`` that discards output; errors are still raised."""
     return io.StringIO()
 
 
@@ -64,7 +64,7 @@ class _Plain:
 
 
 class _Lines(_Plain):
-    """One line for each layer, counted from the bottom."""
+    """The lines of the layers on a terminal, numbered from the bottom."""
 
     def __init__(self, out: TextIO, verb: str) -> None:
         super().__init__(out, verb)
@@ -89,17 +89,17 @@ class _Lines(_Plain):
         self._out.flush()
 
     def _cut(self, text: str) -> str:
-        """A line that wrapped would be two, and all rows above it would be wrong."""
+        """Cuts a text to the terminal's width: wrapping would break the positions of lines."""
         text = re.sub(r"[\x00-\x1f\x7f]", " ", text)
         if self._room <= 0:
             return text
-        if len(text) >= self._room:  # the numbers say more than the bar in front of them
+        if len(text) >= self._room:  # the numbers are more useful than the progress bar
             text = re.sub(r" \[[=> ]*\] ?", " ", text)
         return text[: self._room - 1]
 
 
 def _columns(out: TextIO) -> int:
-    """Columns of the terminal; 0 if it does not say."""
+    """Returns the columns of the terminal; 0 if they are unknown."""
     try:
         return os.get_terminal_size(out.fileno()).columns
     except (OSError, ValueError, AttributeError):

@@ -1,9 +1,9 @@
 """Ignore files: the documented grammar of ``.dockerignore``, compiled for walking a tree.
 
-https://docs.docker.com/build/concepts/context/#dockerignore-files is the grammar: one pattern in a
-line, the last one that matches a path or a folder above it decides, ``!`` takes a path in again,
-``*`` and ``?`` stay within a folder, ``**`` is any number of folders. The patterns themselves are
-those of Go's ``filepath.Match``.
+https://docs.docker.com/build/concepts/context/#dockerignore-files defines the grammar: one pattern
+per line, the last one that matches a path or a folder above it decides, ``!`` includes a path
+again, ``*`` and ``?`` stay within a folder, ``**`` is any number of folders. The patterns
+themselves are those of Go's ``filepath.Match``.
 """
 
 import posixpath
@@ -21,7 +21,7 @@ _SPECIAL = frozenset("*?[]\\")
 
 @light_dataclass(frozen=True)
 class Pattern:
-    """One line of an ignore file, without ``!``, normalized.
+    """A line of an ignore file, normalized, without its ``!``.
 
     >>> parse("!/a//b/")
     [Pattern(text='a/b', takes_in=True)]
@@ -95,7 +95,7 @@ class Rules:
         self._only_general = not any(g.by_depth for g in self._groups)
 
     def root(self) -> "Scope":
-        """The rules as they stand in the root of the tree."""
+        """The rules that apply in the root of the tree."""
         return self._scope((), -1)
 
     @property
@@ -104,7 +104,7 @@ class Rules:
         return self._skipped
 
     def of_one_name(self) -> "dict[str, Callable[[str], object]]":
-        """The patterns that leave out one name in the root, each with its test of a name."""
+        """The patterns that exclude names in the root, each with its matcher."""
         return {
             p.text: _part_matcher(p.text)
             for p in self._patterns
@@ -112,12 +112,12 @@ class Rules:
         }
 
     def asks_for(self, path: str) -> bool:
-        """True if a ``!`` pattern that spells the name of this file out takes it in."""
+        """Returns True if a ``!`` pattern with the literal name of this file includes it."""
         scope = self._above_asked(path)
         return scope is not None and scope.keeps(posixpath.basename(path))
 
     def enter_environment(self, path: str) -> "tuple[bool, Scope | None]":
-        """As ``Scope.enter``, for a virtual environment: only ``!`` patterns with its name count.
+        """Like ``Scope.enter``, for a virtual environment: only ``!`` patterns with its name count.
 
         Args:
             path: below the root.
@@ -126,7 +126,7 @@ class Rules:
         return (False, None) if scope is None else scope.enter(posixpath.basename(path))
 
     def _above_asked(self, path: str) -> "Scope | None":
-        """The folder of a path, as if it were left out and only its own name took it in."""
+        """Returns the scope of a path's folder as if only patterns with its name included it."""
         *folders, name = path.split("/")
         if name not in self._asked:
             return None
@@ -157,17 +157,18 @@ def _names_in(pattern: Pattern) -> set[str]:
 
 
 def _rules_of(name: str, places: str, patterns: Sequence[Pattern]) -> Rules:
-    """Rules for a name that is left out by default: only ``!`` patterns with it take it in.
+    """Returns rules for a name that is excluded by default: only ``!`` patterns with the name
+    include it.
 
     Args:
-        places: pattern of where it is left out.
+        places: pattern of the folders where it is excluded.
     """
     own = [p for p in patterns if not p.takes_in or name in _names_in(p)]
     return Rules([Pattern(places, False), *own], skip_default=False)
 
 
 def _descend(rules: Rules, folders: Iterable[str]) -> "Scope | None":
-    """The rules as they stand in a folder; ``None`` if nothing in it is kept."""
+    """Returns the rules that apply in a folder; ``None`` if nothing in it is kept."""
     scope: Scope | None = rules.root()
     for folder in folders:
         if scope is not None:
@@ -176,7 +177,7 @@ def _descend(rules: Rules, folders: Iterable[str]) -> "Scope | None":
 
 
 def literal_pattern(path: str) -> str:
-    r"""The line of an ignore file that matches one path and what is in it.
+    r"""Returns the line of an ignore file that matches one path and everything below it.
 
     >>> print(literal_pattern("#a/b[1].pt"))
     \#a/b\[1\].pt
@@ -195,7 +196,7 @@ _Test = tuple[
 
 
 class Scope:
-    """The rules as they stand in one folder.
+    """The rules that apply in one folder.
 
     Patterns that follow each other and have the same effect are a group, and a path is judged by
     the last group that matches it or a folder above it; a number stands for that group.
@@ -214,19 +215,19 @@ class Scope:
 
     @property
     def everything_kept(self) -> bool:
-        """True if no pattern can leave out anything in the folder itself."""
+        """True if no pattern can exclude anything in the folder itself."""
         rules = self._rules
         return not self._tests and rules._kept(self._inherited) and not rules._special
 
     def keeps(self, name: str) -> bool:
-        """True if something of this name in the folder is in the workspace."""
+        """Returns True if an entry of this name in the folder is in the workspace."""
         if name in self._rules._special:
             scope = self._special(name)
             return scope is not None and scope.keeps(name)
         return self._rules._kept(self._group(name))
 
     def enter(self, name: str) -> tuple[bool, "Scope | None"]:
-        """True if a sub-folder is kept, and its scope: ``None`` where nothing in it is kept."""
+        """Returns whether a sub-folder is kept, and its scope, ``None`` if it keeps nothing."""
         if name in self._rules._special:
             scope = self._special(name)
             return (False, None) if scope is None else scope.enter(name)
@@ -334,21 +335,21 @@ def _normalized(body: str) -> str:
 
 
 def _before_stars(parts: list[str]) -> list[str]:
-    """The parts in front of the first one that stands for any number of folders."""
+    """Returns the parts before the first ``**``."""
     return parts[: next((i for i, p in enumerate(parts) if "**" in p), len(parts))]
 
 
 def _may_match_below(
     parts: list[str], prefix: list[Callable[[str], object]], folder: tuple[str, ...]
 ) -> bool:
-    """True if a pattern can match something in a folder that it does not match itself."""
+    """Returns True if a pattern can match below a folder that it does not match itself."""
     if not all(matches(name) for matches, name in zip(prefix, folder, strict=False)):
         return False
     return len(prefix) < len(parts) or len(parts) > len(folder)
 
 
 def _literal(part: str) -> str | None:
-    """The one name that a part matches; ``None`` if it matches several."""
+    """Returns the only name that a part matches; ``None`` if it matches several."""
     if _SPECIAL & {*part}:
         if re.search(r"(?<!\\)(?:\\\\)*[*?\[]", part):
             return None
@@ -364,7 +365,7 @@ def _part_matcher(part: str) -> Callable[[str], object]:
 
 
 def _regex(pattern: str) -> str:
-    """A regular expression for the whole of what a pattern matches.
+    """Returns a regular expression that matches what a pattern matches in full.
 
     Raises:
         ValueError: if the pattern is malformed.
@@ -399,7 +400,7 @@ def _regex(pattern: str) -> str:
 
 
 def _chars(pattern: str, at: int) -> tuple[int, str]:
-    """Reads ``[a-z]`` from behind the bracket; gives where it ends, and the regular expression."""
+    """Parses ``[a-z]`` after the bracket; returns where it ends, and the regular expression."""
     negated = pattern[at : at + 1] == "^"
     at += negated
     ranges: list[str] = []

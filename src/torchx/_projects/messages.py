@@ -6,11 +6,11 @@ LEAVE_OUT = (
     "leave it out with a line in the ignore file of its project: `.torchxignore`, or"
     " `.dockerignore` if the project has only that"
 )
-"""Advice about a file; where both are there, the second is not read."""
+"""Advice about a file; if both exist, the second is not read."""
 
 
 def unreadable(path: str, err: Exception) -> UnreadableWorkspace:
-    """An error for a file or folder that is in the workspace and cannot be read."""
+    """Returns the error for a file or folder of the workspace that cannot be read."""
     if isinstance(err, FileNotFoundError):
         why = "it was there a moment ago and is gone"
     else:

@@ -1,4 +1,4 @@
-"""Verbs of the runner that explain: apps, and what schedulers need."""
+"""The runner's methods that explain states of apps, and check what schedulers need."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -14,13 +14,14 @@ if TYPE_CHECKING:
 
 
 class ExplainingVerbs(Session):
-    """Tells why apps are in their state, and what keeps schedulers from running them."""
+    """Explains why apps are in their state, and what keeps schedulers from running them."""
 
     def explain(self, app_handle: AppHandle, *, free: bool = False) -> "Explanation | None":
-        """Why the app waits, failed or was lost; ``None`` if the scheduler does not know it.
+        """Explains why the app waits, failed or was lost; ``None`` if the scheduler does not know
+        it.
 
         Args:
-            free: ``None`` as well where that takes more than the look that is under way.
+            free: return ``None`` if the answer needs more than the current snapshot.
         """
         scheduler, app_id, backend = self._find(app_handle)
         if free and not has_look(scheduler):
@@ -30,14 +31,14 @@ class ExplainingVerbs(Session):
             return found
 
     def why(self, app_handle: AppHandle) -> "Explanation | None":
-        """As ``explain``: the cause and its evidence that ``torchx why`` prints."""
+        """Like ``explain``: returns the cause and its evidence, which ``torchx why`` prints."""
         return self.explain(app_handle)
 
     def overview(self, app_handle: AppHandle, *, free: bool = False) -> "AppSnapshot | None":
-        """All that is known of the app and its replicas; ``None`` if the app is unknown.
+        """Returns a snapshot of the app and its replicas; ``None`` if the app is unknown.
 
         Args:
-            free: ``None`` as well where that takes more than the look that is under way.
+            free: return ``None`` if that needs more than the current snapshot.
         """
         scheduler, app_id, backend = self._find(app_handle)
         if free and not has_look(scheduler):
@@ -47,12 +48,12 @@ class ExplainingVerbs(Session):
             return found
 
     def checkups(self, scheduler: str) -> "Sequence[Checkup]":
-        """What ``torchx doctor`` checks of a scheduler."""
+        """Returns the checks that ``torchx doctor`` runs for a scheduler."""
         found = getattr(self._scheduler(scheduler), "checkups", None)  # older ones may lack it
         return found() if found is not None else ()
 
 
 def has_look(scheduler: object) -> bool:
-    """Whether all that is asked within ``one_look`` is one question to the backend."""
-    found = getattr(scheduler, "has_look", None)  # those of other packages may lack it
+    """Returns True if all calls within ``one_look`` share one query of the backend."""
+    found = getattr(scheduler, "has_look", None)  # schedulers of other packages may lack it
     return found is not None and bool(found())

@@ -1,4 +1,4 @@
-"""Verbs of the runner about what was launched."""
+"""The runner's methods about recorded launches."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
 
 @light_dataclass(frozen=True)
 class RecordedRequest:
-    """What was launched: enough to launch it again."""
+    """The record of a launch: enough to launch it again."""
 
     scheduler: str
     app: AppDef
-    """With the images that were built; its workspaces are not built again."""
+    """The app with its built images; workspaces are not built again."""
     cfg: Mapping[str, CfgVal]
 
 
 class RecordVerbs(Session):
-    """Reads back what was launched."""
+    """Reads records of launches."""
 
     def recorded(self, app_handle: AppHandle) -> RecordedRequest:
-        """The request of an app that was launched by this user on this machine.
+        """Returns the request of an app that this user launched on this machine.
 
         Raises:
             UnknownName: if there is no record of it.
@@ -38,7 +38,7 @@ class RecordVerbs(Session):
         return read(scheduler, backend, app_id, app_handle)
 
     def _note_request(self, backend: str, app_id: str, info: "AppDryRunInfo[Any]") -> None:
-        """Notes a request that was launched, unless its scheduler has done so."""
+        """Records a launched request, unless its scheduler has done so."""
         hook = getattr(type(self._scheduler(backend)), "recorded_request", None)
         if hook in (None, Scheduler.recorded_request):
             from torchx.runner._requests import note
