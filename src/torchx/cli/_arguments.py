@@ -17,14 +17,14 @@ DEFAULT_SCHEDULER = "local_cwd"
 
 
 class SchedulerNames(list[str]):
-    """The registered names, which are shown; other names of these schedulers are in it as well."""
+    """The registered names of schedulers; also contains their aliases, which are not shown."""
 
     def __contains__(self, name: object) -> bool:
         return super().__contains__(name) or super().__contains__(SCHEDULER_ALIASES.get(str(name)))
 
 
 class SeveralNames(SchedulerNames):
-    """The same, of which several may be given with commas between."""
+    """Like ``SchedulerNames``, but accepts several names separated by commas."""
 
     def __contains__(self, given: object) -> bool:
         return all(super(SeveralNames, self).__contains__(n) for n in str(given).split(","))
@@ -45,7 +45,7 @@ def add_scheduler(
         default=default,
         metavar="NAME",
         help=f"one of {', '.join(names)} (default: %(default)s)"
-        + ("; several, with commas between, for `--dryrun`" if several else ""),
+        + ("; several, separated by commas, for `--dryrun`" if several else ""),
     )
 
 
@@ -71,7 +71,7 @@ def add_json(subparser: argparse.ArgumentParser) -> None:
 
 
 def parse_cfg(scheduler: str, opts: runopts, text: str) -> dict[str, CfgVal]:
-    """Reads ``-cfg``; ends the command when it cannot be read."""
+    """Parses ``-cfg``; ends the command if that fails."""
     try:
         return opts.cfg_from_str(text)
     except ValueError as err:
@@ -84,9 +84,9 @@ def parse_cfg(scheduler: str, opts: runopts, text: str) -> dict[str, CfgVal]:
 
 
 def check_scheduler(scheduler: str) -> str:
-    """The name that the scheduler is registered by.
+    """Returns the name that the scheduler is registered by.
 
-    Refuses a name that argparse did not check since it comes from a config file.
+    Refuses an unknown name from a config file, which argparse does not check.
     """
     names = SeveralNames(get_scheduler_factories())
     if scheduler not in names:

@@ -22,7 +22,7 @@ examples:
 
 
 def parse_list_arg(arg: str) -> list[str] | None:
-    """The names in a comma-separated list; `None`, for all, when there are none."""
+    """Parses a comma-separated list of names; `None`, for all, if it is empty."""
     return arg.split(",") if arg else None
 
 
@@ -42,9 +42,7 @@ class CmdStatus(AppHandleSubCommand):
             metavar="ROLE[,...]",
             help="only the replicas of these roles (default: all)",
         )
-        subparser.add_argument(
-            "--wait", action="store_true", help="return when the app has come to its end"
-        )
+        subparser.add_argument("--wait", action="store_true", help="return when the app has ended")
         subparser.add_argument(
             "--watch",
             action="store_true",
@@ -63,7 +61,7 @@ class CmdStatus(AppHandleSubCommand):
             self._watch(args, runner)
             return
         waited = runner.wait(handle, wait_interval=1) if args.wait else None
-        with one_look():  # the cause comes from the same look
+        with one_look():  # the cause comes from the same snapshot
             status = waited if args.wait else runner.status(handle)
             if status is None:
                 self.exit_missing_app(handle)
@@ -113,7 +111,7 @@ class CmdStatus(AppHandleSubCommand):
 
 
 def _watch_json(runner: Runner, handle: str, roles: list[str] | None) -> AppStatus | None:
-    """One line of JSON for each change."""
+    """Prints one line of JSON for each change."""
     status: AppStatus | None = None
     for _ in runner.watch(handle):
         status = runner.status(handle)
