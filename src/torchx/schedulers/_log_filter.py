@@ -1,4 +1,4 @@
-"""Chooses lines of logs by an expression, for schedulers that read the logs themselves."""
+"""Filters log lines by a regular expression, for schedulers that read logs themselves."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -9,7 +9,7 @@ from .api import LogBlock, split_lines
 
 
 def lines_matching(lines: Iterable[str], regex: str) -> Iterator[str]:
-    """Those lines in which the expression is found; their ends do not count.
+    """Yields the lines that match; line ends are not part of the match.
 
     Raises:
         InvalidInput: (by the call itself) for a text that is no regular expression.
@@ -19,7 +19,7 @@ def lines_matching(lines: Iterable[str], regex: str) -> Iterator[str]:
 
 
 def blocks_matching(blocks: Iterable[LogBlock], regex: str) -> Iterator[LogBlock]:
-    """The blocks with those lines only; see ``lines_matching``."""
+    """Yields the blocks with only the lines that match; see ``lines_matching``."""
     search = _compiled(regex).search
     kept = ((b, [x for x in split_lines(b.text) if search(x.rstrip("\n"))]) for b in blocks)
     return (LogBlock(b.role, b.replica, b.attempt, "".join(lines)) for b, lines in kept if lines)

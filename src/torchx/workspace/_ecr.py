@@ -41,7 +41,7 @@ def request_login(host: str, region: str) -> tuple[str, str]:
     try:
         answer = AwsService("ecr", region=region).call("get_authorization_token")
     except NotInstalled as err:
-        msg = f"no log-in to `{host}` is configured: run `docker login`, or let TorchX get one from AWS"
+        msg = f"no log-in to `{host}` is configured: run `docker login`, or let TorchX ask AWS"
         raise NotInstalled(msg, name=err.name, extra="aws") from err
     try:
         token = str(answer["authorizationData"][0]["authorizationToken"])

@@ -1,2 +1,3 @@
-"""What schedulers on AWS share: sessions and calls, errors, logs of CloudWatch. Needs boto3 where
-something is called, and not before."""
+"""The base of schedulers on AWS: sessions and calls, errors, logs of CloudWatch. boto3 is needed on
+the first call, not before.
+"""

@@ -1,4 +1,4 @@
-"""What all jobs on AWS need: boto3, credentials, a region, and a policy that allows it."""
+"""Checks for jobs on AWS: boto3, credentials, region and policy."""
 
 import importlib.util
 from collections.abc import Callable
@@ -10,10 +10,10 @@ from .errors import AwsRefused, NoCredentials, NoRegion
 
 
 def checkups_of(name: str, ask: Callable[[], Finding]) -> list[Checkup]:
-    """One check that a question to AWS answers; one of the package alone without boto3.
+    """Returns a check by one query to AWS; without boto3, a check of the package alone.
 
     Args:
-        ask: its answer tells of credentials, region and policy as well: errors are findings.
+        ask: sends the query, which also checks credentials, region and policy: errors are findings.
     """
     if importlib.util.find_spec("boto3") is None:
         missing = neutral("not set up: the package `boto3` is missing", "pip install 'torchx[aws]'")
@@ -25,7 +25,7 @@ def _answer(ask: Callable[[], Finding]) -> Finding:
     try:
         return ask()
     except NoCredentials as err:
-        if err.code:  # there are some, and AWS does not accept them
+        if err.code:  # they exist, but AWS does not accept them
             return broken(str(err), "aws sso login")
         return neutral(f"not set up: {err}", "aws configure")
     except NoRegion as err:

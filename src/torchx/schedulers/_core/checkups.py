@@ -1,4 +1,4 @@
-"""What a scheduler needs, and whether it is there: the answers of ``torchx doctor``."""
+"""Checks for ``torchx doctor``: what a scheduler needs, and whether it is available."""
 
 import os
 import shutil
@@ -11,12 +11,12 @@ from torchx.errors import BackendUnavailable, CommandFailed, ProgramNotFound
 from .command import BackendPrograms
 
 PROGRAM_S = 6.0
-"""Seconds for one program: all of a checkup ends within ten."""
+"""Seconds for one program, so that a whole checkup ends within ten."""
 _LEAST_FREE = 1 << 30
 
 
 class Verdict(str, Enum):
-    """How bad it is."""
+    """The severity of a finding."""
 
     OK = "ok"
     WARNING = "warning"
@@ -27,43 +27,43 @@ class Verdict(str, Enum):
 
 @light_dataclass(frozen=True)
 class Finding:
-    """What one check found.
+    """The result of one check.
 
-    ``options`` are those that fit what was found, as ``.torchxconfig`` takes them.
+    ``options`` are suggested values for ``.torchxconfig``.
     """
 
     verdict: Verdict
     text: str
     fix: str = ""
-    """What to do; a command where one does it."""
+    """The fix: a command if there is one."""
     options: Mapping[str, str] = field(default_factory=dict)
 
 
 @light_dataclass(frozen=True)
 class Checkup:
-    """One check; it may take seconds, and may raise errors of TorchX."""
+    """A check; it may take seconds, and may raise a ``TorchXError``."""
 
     name: str
     check: Callable[[], Finding]
 
 
 def ok(text: str, **options: str) -> Finding:
-    """It is as it should be."""
+    """Returns a finding: no problem."""
     return Finding(Verdict.OK, text, options=options)
 
 
 def broken(text: str, fix: str) -> Finding:
-    """Nothing runs until it is mended."""
+    """Returns a finding: no job can run until this is fixed."""
     return Finding(Verdict.BROKEN, text, fix)
 
 
 def warning(text: str, fix: str = "") -> Finding:
-    """Something may go wrong."""
+    """Returns a finding: something may go wrong."""
     return Finding(Verdict.WARNING, text, fix)
 
 
 def neutral(text: str, fix: str = "") -> Finding:
-    """It is not set up."""
+    """Returns a finding: not set up."""
     return Finding(Verdict.NEUTRAL, text, fix)
 
 
@@ -71,12 +71,12 @@ def neutral(text: str, fix: str = "") -> Finding:
 
 
 def missing_programs(names: Sequence[str]) -> list[str]:
-    """Those that are not on PATH."""
+    """Returns the programs that are not on PATH."""
     return [name for name in names if shutil.which(name) is None]
 
 
 def programs_finding(names: Sequence[str], optional: Sequence[str], where: str) -> Finding:
-    """Whether the programs of a backend are on PATH; neutral if none of them is."""
+    """Checks that the programs of a backend are on PATH; neutral if none of them is."""
     missing = missing_programs(names)
     if len(missing) == len(names):
         return neutral(f"not set up: `{names[0]}` is not on PATH", where)
@@ -91,7 +91,7 @@ def programs_finding(names: Sequence[str], optional: Sequence[str], where: str) 
 def answer_finding(
     programs: BackendPrograms, argv: Sequence[str], read: Callable[[str], Finding], fix: str
 ) -> Finding:
-    """What a program's answer tells; broken if there is none."""
+    """Runs a program and interprets its output; broken if it fails."""
     try:
         return read(programs.ask(argv, timeout_s=PROGRAM_S, pauses_s=()))
     except ProgramNotFound as err:
@@ -104,7 +104,7 @@ def answer_finding(
 
 
 def folder_finding(path: str, what: str) -> Finding:
-    """Whether a folder can be written to, and has space."""
+    """Checks that a folder is writable and has free space."""
     there = path
     while not os.path.isdir(there) and there != os.path.dirname(there):
         there = os.path.dirname(there)

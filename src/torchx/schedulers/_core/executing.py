@@ -1,4 +1,4 @@
-"""Commands that are run in a running replica: the request, and the refusals that all share."""
+"""Commands in a running replica: the request, and the shared checks."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from torchx.specs.api import AppState, is_terminal
 from .snapshot import AppSnapshot, ReplicaKey, ReplicaSnapshot
 
 COMMAND_NOT_FOUND = 127
-"""Exit code of a command that does not exist, as a shell gives it."""
+"""Exit code of a command that does not exist, as a shell reports it."""
 
 
 @light_dataclass(frozen=True)
@@ -46,7 +46,7 @@ def check_command(command: Sequence[str]) -> tuple[str, ...]:
 
 
 def running_replica(snapshot: AppSnapshot, wanted: ReplicaKey | None) -> ReplicaSnapshot:
-    """The replica that was asked for, which runs; the first that runs for ``None``.
+    """Returns the requested replica, which must run; for ``None``, the first running one.
 
     Raises:
         UnknownName: if the app has no such role or replica.
@@ -87,14 +87,14 @@ def _not_running(snapshot: AppSnapshot, replica: ReplicaSnapshot) -> str:
 
 
 def cannot_execute(scheduler: str, replica: ReplicaSnapshot) -> UnsupportedRequest:
-    """The refusal of a scheduler that has no way into a replica."""
+    """Returns the error of a scheduler that cannot run commands in a replica."""
     return UnsupportedRequest(
         f"`{scheduler}` cannot run a command in a replica; {_instead(replica, 'log in to')}"
     )
 
 
 def cannot_forward(scheduler: str, replica: ReplicaSnapshot, port: int) -> UnsupportedRequest:
-    """The refusal of a scheduler that has no way to the ports of a replica."""
+    """Returns the error of a scheduler that cannot reach the ports of a replica."""
     instead = _instead(replica, f"connect to port {port} of")
     return UnsupportedRequest(f"`{scheduler}` cannot forward ports; {instead}")
 
@@ -106,9 +106,9 @@ def _instead(replica: ReplicaSnapshot, verb: str) -> str:
 
 
 def signal_script(mark: str, signal: str) -> str:
-    """A shell script that signals all processes with the mark in their environment.
+    """Returns a shell script that signals all processes with the mark in their environment.
 
-    A terminal does so for its group of processes; a command without one has no other way.
+    A terminal does that for its process group; without a terminal this is the only way.
     """
     return (
         "for d in /proc/[0-9]*; do"

@@ -1,4 +1,4 @@
-"""Verbs that are derived from a snapshot and from the log lines of replicas."""
+"""Methods of schedulers that are derived from a snapshot and the log lines of replicas."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     import re
 
 CAUSES_SEARCHED = 8
-"""In the output of how many failed replicas a traceback is searched for."""
+"""Number of failed replicas whose output is searched for a traceback."""
 CAUSE_LINES = 200
-"""How many of a replica's last lines are searched."""
+"""Number of a replica's last lines that are searched."""
 LAST_LINES_OF = 32
-"""Of how many failed replicas the last lines are read."""
+"""Number of failed replicas whose last lines are read."""
 
 ReadLogs = Callable[[Sequence[ReplicaKey], LogQuery], Iterator[LogChunk]]
-"""Reads the lines of some replicas of the app at hand."""
+"""Reads the lines of some replicas of an app."""
 
 
 class LogReader:
-    """The lines of one app, as its scheduler reads them."""
+    """Reads the lines of one app through its scheduler."""
 
     __slots__ = ("attempts", "read", "separate_streams")
 
@@ -46,11 +46,11 @@ class LogReader:
         count: int | None,
         away: Callable[[str], None],
     ) -> Iterator[LogBlock]:
-        """Blocks of the lines that were asked for.
+        """Yields blocks of the requested lines.
 
         Args:
             pattern: only lines in which it is found.
-            count: only so many of the last lines of each replica, and what is written later.
+            count: only this many of the last lines of each replica, and later ones.
             away: called once for each outage while the lines are followed.
         """
 
@@ -68,11 +68,11 @@ class LogReader:
         return logs.matching(blocks, pattern) if pattern is not None else blocks
 
     def last_lines(self, replica: ReplicaSnapshot, count: int) -> list[str]:
-        """The last lines of a replica's errors, or of all it printed if it wrote no errors."""
+        """Returns the last lines of a replica's stderr, or of all its output if that is empty."""
         return [line.rstrip() for line in self._last(replica, count) if line.strip()][-count:]
 
     def cause(self, replica: ReplicaSnapshot) -> Raised | None:
-        """The exception at the end of what a replica printed; ``None`` if there is none."""
+        """Returns the exception at the end of a replica's output; ``None`` if there is none."""
         for text in self._outputs(replica):
             found = raised_in(text)
             if found is not None:
@@ -80,7 +80,7 @@ class LogReader:
         return None
 
     def rank_of(self, replica: ReplicaSnapshot, exception: str) -> int | None:
-        """The rank that raised an exception, by what the replica printed."""
+        """Returns the rank that raised an exception, from the replica's output."""
         ranks = (rank_in(text, exception) for text in self._outputs(replica))
         return next((rank for rank in ranks if rank is not None), None)
 
@@ -91,14 +91,14 @@ class LogReader:
 
     def _last(self, replica: ReplicaSnapshot, count: int) -> list[str]:
         if self.separate_streams:
-            # more than are wanted: empty ones do not count
+            # more than needed: empty ones do not count
             lines = self._lines(replica, Stream.STDERR, 5 * count)
             if any(line.strip() for line in lines):
                 return lines
         return self._lines(replica, Stream.COMBINED, 5 * count)
 
     def _lines(self, replica: ReplicaSnapshot, stream: Stream, count: int) -> list[str]:
-        """The last lines of the latest attempt; none where they cannot be read."""
+        """Returns the last lines of the latest attempt; empty if they cannot be read."""
         attempt = replica.attempt if self.attempts else None
         query = LogQuery(stream, attempt=attempt, tail=count)
         try:
@@ -111,7 +111,7 @@ class LogReader:
 def failed_replicas(
     snapshot: AppSnapshot, reader: LogReader | None, max_lines: int
 ) -> list[FailedReplica]:
-    """The replicas that failed, the first failure first; none of an app that was cancelled."""
+    """Returns the failed replicas, first failure first; none of a cancelled app."""
     if snapshot.cancelled:
         return []
     return [
@@ -134,7 +134,7 @@ def failed_replicas(
 
 
 def telling_lines(replica: ReplicaSnapshot, reader: LogReader, count: int) -> list[str]:
-    """The last lines of a replica; those of its exception, where others were printed later."""
+    """Returns the last lines of a replica, or those of its exception if others follow it."""
     lines = reader.last_lines(replica, count)
     raised = raised_by(replica.error)
     if raised is None or not raised.callstack:
@@ -145,10 +145,10 @@ def telling_lines(replica: ReplicaSnapshot, reader: LogReader, count: int) -> li
 
 
 def with_causes(snapshot: AppSnapshot, reader: LogReader | None) -> AppSnapshot:
-    """The snapshot with the exceptions that the first failed replicas printed.
+    """Returns the snapshot with the exceptions that the first failed replicas printed.
 
-    An error file that names an exception is believed; output is searched only where there is none,
-    or where it only tells of the loss of another process.
+    An error file with an exception is used; output is searched only without one, or if it only
+    reports the loss of another process.
     """
     if reader is None or snapshot.fatal is None or snapshot.cancelled:
         return snapshot
@@ -162,7 +162,7 @@ def with_causes(snapshot: AppSnapshot, reader: LogReader | None) -> AppSnapshot:
 
 
 def _printed_errors(snapshot: AppSnapshot, reader: LogReader) -> dict[ReplicaKey, str]:
-    """What failed replicas printed, up to the first error that tells of no other process."""
+    """Returns exceptions printed by failed replicas, up to the first that is no consequence."""
     found: dict[ReplicaKey, str] = {}
     for replica in snapshot.failures[:CAUSES_SEARCHED]:
         error = replica.error or ""
@@ -188,7 +188,7 @@ def _error_json(replica: ReplicaSnapshot, raised: Raised) -> str:
 
 
 def _raised_elsewhere(snapshot: AppSnapshot, reader: LogReader) -> str | None:
-    """What a replica raised that has not ended by itself, and that others have noticed by now.
+    """Returns the exception of a replica that has not ended yet, while others have noticed it.
 
     The worker of one node may fail before all, and the launcher of that node end last.
     """
@@ -202,7 +202,7 @@ def _raised_elsewhere(snapshot: AppSnapshot, reader: LogReader) -> str | None:
 
 
 def _ranked(replica: ReplicaSnapshot, reader: LogReader) -> str | None:
-    """The error file of a worker of torchrun, which lacks the rank, with it."""
+    """Adds the rank to the error file of a torchrun worker, which lacks it."""
     recorded = raised_by(replica.error)
     if recorded is None or recorded.rank is not None:
         return None
@@ -216,7 +216,7 @@ def check_attempt(
     """Refuses an attempt that none of the replicas has had.
 
     Raises:
-        LogsNotFound: naming the attempts that there are.
+        LogsNotFound: with the existing attempts.
     """
     if attempt is None:
         return
