@@ -436,9 +436,12 @@ def _keep_to_limit() -> None:
 
 def _active(store: "Store") -> "Iterator[tuple[JobRecord, AppState]]":
     """The jobs that have not been seen to finish, and their states."""
+    active = store.active()
+    if not active:
+        return
     from ._client import settled_view
 
-    for app_id in store.active():
+    for app_id in active:
         record = store.read(app_id)
         if record is None:
             store.clear_leftover(app_id)
