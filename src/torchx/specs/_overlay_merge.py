@@ -1,4 +1,4 @@
-"""Merges overlays into requests: what ``PUT``, ``DEL`` and ``JOIN`` do to a field, and plain keys."""
+"""How overlays are merged into requests: by plain keys, and by ``PUT``, ``DEL`` and ``JOIN``."""
 
 import copy
 from collections.abc import Iterable
