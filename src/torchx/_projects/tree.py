@@ -10,9 +10,8 @@ from typing import Any, Protocol
 from torchx._filesystem import filesystem
 from torchx._home import home_dir
 from torchx._projects import walk as _walk
-from torchx._projects.entry import Entry, size_text
+from torchx._projects.entry import Entry, size_text, unreadable
 from torchx._projects.ignore import Rules
-from torchx._projects.messages import unreadable
 from torchx._projects.patterns import literal_pattern
 from torchx._projects.top_only import warn_of_top_only
 from torchx._startup.lazy_logger import get_logger
