@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any
 
-from torchx._projects.entry import Entry, size_text
-from torchx._projects.messages import LEAVE_OUT
+from torchx._projects.entry import LEAVE_OUT, Entry, size_text
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import BackendUnavailable, InvalidInput, RefusedByRegistry
 from torchx.specs.api import Workspace
