@@ -38,7 +38,9 @@ _NOT_USAGE = (
     "ConfigMissing",
     "LogsNotFound",
     "RefusedByRegistry",
+    "ReplicaNotRunning",
     "UnknownApp",
+    "UnresolvedApp",
 )
 
 
