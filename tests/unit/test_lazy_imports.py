@@ -41,6 +41,7 @@ LISTED = [
     Waits("torchx.cli._output", "torchx._startup.lazy_logger", COMMAND),
     Waits("torchx.cli.argparse_util", "torchx.runner.config", COMMAND),
     Waits("torchx.cli._output", "torchx.cli._calm", "for records on a terminal"),
+    Waits("torchx.cli._output", "torchx._passing", "for records, and what they tell of"),
     Waits("torchx.cli.cmd_*", "torchx.cli._*_view", "for terminals alone"),
     Waits("torchx.cli.cmd_*", "torchx.cli._watch", "for `--watch` alone"),
     Waits("torchx.cli._explained", "torchx.schedulers.causes", FAILURE),

@@ -168,12 +168,21 @@ def say(text: str) -> None:
 
 def _shape(root: "logging.Logger", form: str) -> None:
     """Has our handler write records as they suit their readers."""
+    from torchx import _passing
+
+    _passing.show_on(None)
     if is_calm():
         from torchx.cli._calm import CalmHandler
 
         root.handlers[0] = CalmHandler()
     else:
         root.handlers[0].setFormatter(_masking(form))
+    if is_quiet():
+        _passing.show_on(_nowhere)
+
+
+def _nowhere(_step: str) -> None:
+    """Shows nothing of what goes on."""
 
 
 def before_writing(clear: "Callable[[], object]") -> None:
