@@ -314,6 +314,12 @@ class LocalScheduler(Scheduler[Opts]):
 
         return RULES
 
+    def refusal_rules(self) -> "Sequence[Rule]":
+        """What the words of this backend for refusing a launch mean."""
+        from ._causes import REFUSALS
+
+        return REFUSALS
+
     def wait_for_any_change(self, timeout_s: float) -> None:
         """Returns as soon as a job was launched or something happened to one."""
         from ._client import wait_for_any_change
