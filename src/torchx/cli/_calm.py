@@ -3,6 +3,7 @@
 import logging
 import sys
 
+from torchx import _passing
 from torchx._secrets import mask_message
 from torchx.cli import _output
 from torchx.cli._look import Look, duration
@@ -13,15 +14,21 @@ _SIGNS = (
     (logging.ERROR, "bad", "red"),
     (logging.WARNING, "warn", "yellow"),
 )
-_PASSING = ("torchx.workspace", "torchx._projects", "torchx._docker")
+_PASSING = (
+    "torchx.workspace",
+    "torchx._projects",
+    "torchx._docker",
+    "torchx.schedulers.docker_scheduler._launch",
+)
 """Loggers of long operations, where each record replaces the one before it."""
 
 
 class CalmHandler(logging.StreamHandler):  # type: ignore[type-arg]  # generic for checkers alone
     """Writes records in a short form.
 
-    Records may have the attributes ``calm_text``, a shorter form, empty to show nothing, and
-    ``app_state`` and ``app_waited`` if they report the state of an app.
+    Records may have the attributes ``calm_text``, a shorter form, empty to show nothing;
+    ``app_state`` and ``app_waited`` if they report the state of an app; ``waits_for``, which is
+    shown with the elapsed time until the next record.
     """
 
     def __init__(self) -> None:
@@ -30,6 +37,7 @@ class CalmHandler(logging.StreamHandler):  # type: ignore[type-arg]  # generic f
         self._progress = Progress(sys.stderr) if self._look.moves else None
         if self._progress is not None:
             _output.before_writing(self._progress.clear)
+            _passing.show_on(self._progress.show)
 
     def emit(self, record: logging.LogRecord) -> None:
         if not _worth_a_line(record):
@@ -42,6 +50,9 @@ class CalmHandler(logging.StreamHandler):  # type: ignore[type-arg]  # generic f
         if took_s and hasattr(record, "calm_text"):
             record.calm_text = f"{record.calm_text} ({duration(took_s)})"
         super().emit(record)
+        waits_for = getattr(record, "waits_for", "")
+        if progress is not None and waits_for:
+            progress.show(waits_for)
 
     def format(self, record: logging.LogRecord) -> str:
         return mask_message(self._format(record))

@@ -66,7 +66,7 @@ def exception_json(
     """Returns an exception that a replica printed, in the format of an error file.
 
     Args:
-        rank: of the process in the job; ``None`` if it is not known.
+        rank: of the process in the job; ``None`` if unknown.
     """
     import json
 

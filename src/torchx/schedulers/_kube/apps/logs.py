@@ -47,7 +47,7 @@ def read_logs(
     plan = Plan(app_id, replicas, query.attempt, selections, reader_of_app)
     known = {selection: start.get(selection) for selection in selections}
     with LogReader(kube, known, plan, query) as reader:
-        # lines that are chosen by their time must come one by one
+        # lines filtered by time must be yielded one by one
         ranged = (query.since_ns, query.until_ns) != (None, None)
         batched = _one_by_one if ranged else joined
         if query.follow:
@@ -176,7 +176,7 @@ def _stream(chunks: Sequence[PodLines]) -> Iterator[LogChunk]:
 def _followed(
     reader: LogReader, plan: Plan, replicas: Sequence[ReplicaKey]
 ) -> Iterator[Iterator[LogChunk]]:
-    """Lines of several replicas as they come, in the order of time but for what comes late."""
+    """Yields lines of several replicas as they arrive, by time except for late ones."""
     merge = Merge([LogKey(role, k) for role, k in replicas])
     first = {key: order for order, key in enumerate(replicas)}
     orders: dict[LogSource, int] = {}
