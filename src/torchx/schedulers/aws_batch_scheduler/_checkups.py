@@ -1,4 +1,4 @@
-"""What jobs on AWS Batch need: boto3, credentials and a region, and a queue that starts jobs."""
+"""Checks for AWS Batch: boto3, credentials and region, and a queue that starts jobs."""
 
 from torchx.schedulers._aws.checkups import checkups_of
 from torchx.schedulers._aws.session import AwsService
@@ -8,7 +8,7 @@ _PAGE = "See `From nothing to a finished job` on the page of `aws_batch`"
 
 
 def checkups(batch: AwsService) -> list[Checkup]:
-    """All checks; one alone without boto3."""
+    """Returns all checks; only one without boto3."""
     return checkups_of("queues", lambda: _queues(batch))
 
 

@@ -1,4 +1,4 @@
-"""What training jobs need: boto3, credentials and a region, and a policy that allows SageMaker."""
+"""Checks for training jobs: boto3, credentials and region, and a policy for SageMaker."""
 
 from torchx.schedulers._aws.checkups import checkups_of
 from torchx.schedulers._aws.session import AwsService
@@ -6,7 +6,7 @@ from torchx.schedulers._core.checkups import Checkup, Finding, ok
 
 
 def checkups(jobs: AwsService) -> list[Checkup]:
-    """All checks; one alone without boto3."""
+    """Returns all checks; only one without boto3."""
     return checkups_of("training jobs", lambda: _jobs(jobs))
 
 

@@ -1,4 +1,4 @@
-"""What jobs in containers need: Docker's Python package, a daemon that answers, its space."""
+"""Checks for jobs in containers: Docker's Python package, the daemon, its disk space."""
 
 import os
 import shutil
@@ -14,7 +14,7 @@ _LEAST_FREE = 5 << 30
 
 
 def checkups() -> list[Checkup]:
-    """All checks; one alone where Docker is not set up."""
+    """Returns all checks; only one if Docker is not set up."""
     absent = _absent()
     if absent is not None:
         return [Checkup("daemon", lambda: absent)]
@@ -34,7 +34,7 @@ def _absent() -> Finding | None:
     return None
 
 
-def _info() -> Any:  # of Docker's SDK
+def _info() -> Any:  # an error of Docker's SDK
     client = connect()
     try:
         return client.info()

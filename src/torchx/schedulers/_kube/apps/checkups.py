@@ -1,4 +1,4 @@
-"""What jobs on Kubernetes need: a kubeconfig, a server that answers, rights."""
+"""Checks for jobs on Kubernetes: kubeconfig, server and permissions."""
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
@@ -18,18 +18,18 @@ _REVIEWS = Kind("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfS
 Right = tuple[Kind, str, str]
 """Kind of objects, verb and subresource."""
 Check = Callable[[KubeClient, str], Finding]
-"""Looks at a namespace."""
+"""Queries a namespace."""
 
 _OLDEST = (1, 29)
 _LOGIN = "Log in to the cluster, or choose a context: kubectl config get-contexts"
 
 
 def checkups_of(rights: Sequence[Right], more: Mapping[str, Check]) -> list[Checkup]:
-    """All checks; one alone where no cluster is set up.
+    """Returns all checks; only one if no cluster is set up.
 
     Args:
-        rights: what a user must be allowed to do.
-        more: further checks of a scheduler, by their names.
+        rights: the permissions that a user needs.
+        more: further checks of a scheduler, by name.
     """
     try:
         client, config = connect(patience=_PATIENCE)

@@ -11,7 +11,7 @@ from torchx.specs.api import BindMount, DeviceMount, Role, VolumeMount
 from torchx.specs.overlays import JOIN, apply_overlay
 
 PLACEHOLDER_FIELD_PATH = "[FIELD_PATH]"
-"""Begins the value of a variable that is a field of the pod."""
+"""Prefix of the value of a variable that is a field of the pod."""
 ANNOTATION_ISTIO_SIDECAR = "sidecar.istio.io/inject"
 LABEL_INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 EFA_DEVICE = "vpc.amazonaws.com/efa"
@@ -23,7 +23,7 @@ _EXPANDABLE = re.compile(r"\$(?=[$(]|\Z)")
 
 @light_dataclass(frozen=True)
 class PodOptions:
-    """What options say of the pods of all roles."""
+    """The options that apply to the pods of all roles."""
 
     service_account: str | None = None
     priority_class: str | None = None
@@ -38,7 +38,7 @@ class PodOptions:
 
 
 def escaped(text: str) -> str:
-    """The text such that a pod leaves it as it is.
+    """Escapes a text so that a pod does not expand it.
 
     >>> escaped("$(x) $x $$")
     '$$(x) $x $$$$'
@@ -47,12 +47,12 @@ def escaped(text: str) -> str:
 
 
 def field_variable(name: str, path: str) -> dict[str, Any]:
-    """A variable that is a field of the pod."""
+    """Returns a variable that is a field of the pod."""
     return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
 
 
 def build_placement(role: Role, opts: PodOptions) -> dict[str, Any]:
-    """Fields of the pod that only options and the resource decide; none for what is unset."""
+    """Builds the fields of the pod that depend on options and the resource; omits unset ones."""
     selector = dict(opts.node_selector or {})
     if LABEL_INSTANCE_TYPE in role.resource.capabilities:
         selector[LABEL_INSTANCE_TYPE] = str(role.resource.capabilities[LABEL_INSTANCE_TYPE])
@@ -69,7 +69,7 @@ def build_placement(role: Role, opts: PodOptions) -> dict[str, Any]:
 def build_main(
     role: Role, name: str, command: list[str], env: list[dict[str, Any]], opts: PodOptions
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The container of the role's program, and the volumes that it mounts."""
+    """Builds the container of the role's program, and its volumes."""
     volumes, mounts, privileged = build_mounts(role)
     main: dict[str, Any] = {
         "name": name,
@@ -87,7 +87,7 @@ def build_main(
 
 
 def build_resources(role: Role, opts: PodOptions) -> dict[str, dict[str, str]]:
-    """Limits and requests of a container; requests leave something to the node itself."""
+    """Builds limits and requests of a container; requests leave a reserve for the node."""
     resource = role.resource
     limits: dict[str, str] = {}
     requests: dict[str, str] = {}
@@ -107,7 +107,7 @@ def build_resources(role: Role, opts: PodOptions) -> dict[str, dict[str, str]]:
 
 
 def _rounded_up(amount: float) -> int:
-    """As the cluster rounds what is finer than it counts; errors of binary fractions are none."""
+    """Rounds up like the cluster, ignoring errors of binary fractions."""
     return math.ceil(round(amount, 6))
 
 
@@ -121,7 +121,7 @@ def _devices(devices: Mapping[str, int], efa: int | None) -> dict[str, int]:
 
 
 def build_mounts(role: Role) -> tuple[list[dict[str, Any]], list[dict[str, Any]], bool]:
-    """Volumes of the pod, mounts of its container, and whether that must be privileged."""
+    """Builds volumes, mounts, and whether the container must be privileged."""
     volumes: list[dict[str, Any]] = [{"name": "dshm", "emptyDir": {"medium": "Memory"}}]
     mounts: list[dict[str, Any]] = [{"name": "dshm", "mountPath": "/dev/shm"}]
     privileged = False
@@ -150,11 +150,11 @@ def build_mounts(role: Role) -> tuple[list[dict[str, Any]], list[dict[str, Any]]
 
 
 def lay_over(pod: dict[str, Any], overlay: Mapping[str, Any], alias: str = "") -> None:
-    """Puts the user's own fields into the pod.
+    """Applies the user's overlay to the pod.
 
     Args:
-        alias: by which overlays may call the role's container as well: it has another name in
-            each replica with some kinds of objects.
+        alias: another name by which overlays may refer to the role's container, which some kinds of
+            objects name differently in each replica.
     """
     if not overlay:
         return
@@ -172,7 +172,7 @@ def lay_over(pod: dict[str, Any], overlay: Mapping[str, Any], alias: str = "") -
 
 
 def _joined_containers(overlay: Mapping[str, Any]) -> set[str]:
-    """Names of the containers that an overlay changes one by one."""
+    """Returns the names of containers that an overlay changes by name."""
     items = (overlay.get("spec") or {}).get(JOIN("containers", on="name"))
     found = items if isinstance(items, list) else []
     return {str(item.get("name")) for item in found if isinstance(item, dict)}
