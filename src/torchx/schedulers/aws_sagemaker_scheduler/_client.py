@@ -101,7 +101,7 @@ class Api:
         return arn if ours else None
 
     def _resolved(self, job: AWSSageMakerJob) -> tuple[dict[str, Any], str | None]:
-        """Returns the request with values that only AWS knows, and the source's location, if any."""
+        """Returns the request with values that only AWS knows, and the source's location."""
         values: dict[str, str] = {}
         needed = str(job.job_def)
         if REGION in needed:

@@ -1,4 +1,4 @@
-"""AppWrappers as snapshots of apps. Pure."""
+"""Converts AppWrappers to snapshots of apps. Pure."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -31,17 +31,17 @@ TASK_STATE: Mapping[str, AppState] = {
     "failed": AppState.FAILED,
     "Unknown": AppState.UNKNOWN,
 }
-"""How MCAD counts the pods of an AppWrapper."""
+"""MCAD's counters of an AppWrapper's pods."""
 
 
 def phase_of(wrapper: Object) -> str:
-    """Its state or phase; empty as long as there is none."""
+    """Returns its state or phase; empty if there is none yet."""
     status = wrapper.get("status") or {}
     return str(status.get("phase") or status.get("state") or "")
 
 
 def wrapper_state(wrapper: Object) -> AppState:
-    """State of an AppWrapper by its own word."""
+    """Returns the state of an AppWrapper from its status."""
     if ended_mark(wrapper) == "cancelled" or "deletionTimestamp" in wrapper["metadata"]:
         return AppState.CANCELLED
     phase = phase_of(wrapper)
@@ -49,17 +49,17 @@ def wrapper_state(wrapper: Object) -> AppState:
 
 
 def is_over(wrapper: Object) -> bool:
-    """Whether all has ended that it ever starts."""
+    """Returns True if everything that it starts has ended."""
     return phase_of(wrapper) in ("Failed", "Succeeded", "Completed", "Deleted")
 
 
 def is_going(app: App) -> bool:
-    """Whether the AppWrapper is being deleted."""
+    """Returns True if the AppWrapper is being deleted."""
     return any("deletionTimestamp" in wrapper["metadata"] for wrapper in app.jobs.values())
 
 
 def fate_of(role: NotedRole, wrapper: Object | None, marked: bool) -> Fate:
-    """What an AppWrapper says of the replicas of one of its roles."""
+    """Returns the fate of a role's replicas according to the AppWrapper."""
     if wrapper is None:
         return Fate(over=marked)
     phase = phase_of(wrapper)
@@ -78,19 +78,19 @@ def _restarts_of(wrapper: Object) -> int:
 
 
 def restarts_of(app: App) -> int:
-    """How often all was started again."""
+    """Returns how often the whole app was restarted."""
     return sum(map(_restarts_of, app.jobs.values()))
 
 
 def failure_of(wrapper: Object) -> str:
-    """Why an AppWrapper has failed, in the words of its controller."""
+    """Returns why an AppWrapper has failed, as its controller reports it."""
     if phase_of(wrapper) != "Failed":
         return ""
     return why_not(wrapper) or "Failed"
 
 
 def why_not(wrapper: Object) -> str:
-    """The last message of its conditions, such as why it is not dispatched; empty for none."""
+    """Returns the last message of its conditions, such as why it is not dispatched."""
     status = wrapper.get("status") or {}
     conditions: list[Mapping[str, Any]] = [*(status.get("conditions") or ())]
     told = [c for c in conditions if c.get("message") and not _is_usual(c)]
@@ -101,7 +101,7 @@ def why_not(wrapper: Object) -> str:
 
 
 def _is_usual(item: Mapping[str, Any]) -> bool:
-    """Whether it says that all is well."""
+    """Returns True for a condition without a problem."""
     return item.get("type") in _OF_V1BETA2 and item["type"] != "Unhealthy"
 
 

@@ -1,4 +1,4 @@
-"""What jobs of ``kubernetes`` need beside a cluster: what can run them, and queues."""
+"""Checks for ``kubernetes`` beyond those of the cluster: kinds of objects, and queues."""
 
 from torchx.errors import TorchXError
 from torchx.schedulers._core.checkups import Checkup, Finding, neutral, ok
@@ -19,7 +19,7 @@ _RIGHTS = (
 
 
 def checkups() -> list[Checkup]:
-    """All checks; one alone where no cluster is set up."""
+    """Returns all checks; only one if no cluster is set up."""
     return checkups_of(_RIGHTS, {"kinds": _kinds, "queues": _queues})
 
 
@@ -38,7 +38,7 @@ def _queues(client: KubeClient, namespace: str) -> Finding:
         try:
             found = client.list_objects(Selection(LOCAL_QUEUES, namespace)).items
             names = [item["metadata"]["name"] for item in found]
-        except TorchXError:  # there may be no right to look at them
+        except TorchXError:  # the user may lack the permission to list them
             names = []
     if names:
         options = {"queue": names[0], **({"job_api": "job"} if volcano else {})}

@@ -1,4 +1,4 @@
-"""The calls that leave the process: submit, look, list, end, remove."""
+"""The calls to the cluster: submit, query, list, end, remove."""
 
 import copy
 import json
@@ -51,9 +51,9 @@ from ._request import KubernetesJob
 from ._states import ends_itself, is_over, row_state
 
 _ROWS_WITH_PODS = 50
-"""Of so many live apps a list looks at the pods; of more, the words of the objects do."""
+"""A list reads the pods of up to this many live apps; beyond, the state of the objects is used."""
 _LARGEST_BYTES = 1_500_000
-"""Of one object: more is not stored by most clusters, which say so in many ways."""
+"""Most bytes of one object: most clusters store no more, and report it in many ways."""
 
 logger = get_logger(__name__)
 
@@ -62,14 +62,14 @@ logger = get_logger(__name__)
 
 
 def submit(kube: KubeClient, job: KubernetesJob) -> None:
-    """Makes all objects and lets them start; leaves nothing behind if that fails.
+    """Creates all objects and starts them; rolls back on failure.
 
-    Nothing runs before all of them are there, wherever this process is killed: a single Job is let
-    go by one request, and of several none runs before the gate is there, which comes last.
+    Nothing runs before all of them exist, wherever this process is killed: a single Job is released
+    by one request, and several Jobs wait for the gate, which is created last.
 
     Raises:
         JobStartError: if another app has the name.
-        TorchXError: whatever the cluster says.
+        TorchXError: any error of the cluster.
     """
     mark = random_id()
     begun: dict[str, bool] = {}
@@ -93,10 +93,10 @@ def _create_all(kube: KubeClient, job: KubernetesJob, mark: str, begun: dict[str
 def _create_job(
     kube: KubeClient, job: KubernetesJob, body: dict[str, Any], mark: str, begun: dict[str, bool]
 ) -> dict[str, Any]:
-    """Makes one Job; gives the reference by which it owns other objects.
+    """Creates one Job; returns the reference by which it owns other objects.
 
     Args:
-        begun: notes the name, and whether it was made for certain.
+        begun: receives the name, and whether it was certainly created.
     """
     name = body["metadata"]["name"]
     begun[name] = False
@@ -105,7 +105,7 @@ def _create_job(
         made = kube.create(KINDS[job.api].kind, job.namespace, body)
     except (ApiError, NotSent, Untrusted) as err:
         if not isinstance(err, ServerBusy):
-            del begun[name]  # it was not made; one that exists is somebody else's
+            del begun[name]  # it was not created; an existing one belongs to somebody else
         if isinstance(err, MissingKind):
             raise _no_operator(kube, job.api, err) from None
         raise
@@ -132,7 +132,7 @@ def _create_owned(
     mark: str,
     owners: list[dict[str, Any]],
 ) -> None:
-    """Makes an object that goes when the last of the Jobs is gone; ``None`` for none."""
+    """Creates an object that is deleted with the last of the Jobs; does nothing for ``None``."""
     if body is not None:
         owned = _marked(body, mark)
         owned["metadata"]["ownerReferences"] = owners
@@ -140,7 +140,7 @@ def _create_owned(
 
 
 def _unqueued(body: dict[str, Any], job: KubernetesJob) -> dict[str, Any]:
-    """A Job as it is made: its queue would let it go before the other objects are there."""
+    """Returns a Job without its queue, which would start it before the other objects exist."""
     labels = body["metadata"]["labels"]
     if LABEL_QUEUE not in labels or len(job.objects) == 1:
         return body
@@ -149,7 +149,7 @@ def _unqueued(body: dict[str, Any], job: KubernetesJob) -> dict[str, Any]:
 
 
 def _no_operator(kube: KubeClient, api: str, err: MissingKind) -> MissingKind:
-    """Names the kinds of objects that the cluster does have."""
+    """Returns the error for a missing kind, which lists the available ones."""
     try:
         groups = kube.groups()
     except TorchXError:
@@ -175,7 +175,7 @@ def _check_size(job: KubernetesJob) -> None:
 
 
 def _marked(body: dict[str, Any], mark: str) -> dict[str, Any]:
-    """A copy of an object by which we know it as made by this submission."""
+    """Returns a copy of an object with the mark of this submission."""
     marked = copy.copy(body)
     annotations = {**(body["metadata"].get("annotations") or {}), MARK: mark}
     marked["metadata"] = {**body["metadata"], "annotations": annotations}
@@ -183,9 +183,9 @@ def _marked(body: dict[str, Any], mark: str) -> dict[str, Any]:
 
 
 def _release(kube: KubeClient, job: KubernetesJob) -> None:
-    """Lets the Jobs start, or puts them into their queue, which does so."""
+    """Starts the Jobs, or puts them into their queue, which starts them."""
     if len(job.objects) == 1:
-        return  # it was made like that
+        return  # it was created like that
     for body in job.jobs:
         queue = body["metadata"]["labels"].get(LABEL_QUEUE)
         changes: dict[str, Any] = {"spec": {"suspend": False}}
@@ -200,8 +200,7 @@ def _take_back(kube: KubeClient, job: KubernetesJob, begun: Mapping[str, bool]) 
             (kube.delete if made else kube.withdraw)(KINDS[job.api].kind, job.namespace, name)
         except TorchXError as err:
             logger.warning(
-                "Job `%s` could not be taken back, remove it with `torchx delete kubernetes:///%s`:"
-                " %s",
+                "Job `%s` was not rolled back, remove it with `torchx delete kubernetes:///%s`: %s",
                 name,
                 job.app_id,
                 err,
@@ -223,14 +222,14 @@ class _NameTaken(JobStartError, InvalidInput):
 
 
 _BESIDE = {kind.name: kind for kind in (SERVICES, CONFIG_MAPS)}
-"""Kinds of objects beside the main ones."""
+"""Kinds of objects other than the main ones."""
 
 
 def validate(kube: KubeClient, job: KubernetesJob) -> None:
     """Lets the server check all objects.
 
     Raises:
-        InvalidInput: with the server's words.
+        InvalidInput: with the server's message.
         BackendUnavailable: if it cannot be reached.
     """
     for body in job.objects:
@@ -249,11 +248,11 @@ def validate(kube: KubeClient, job: KubernetesJob) -> None:
 def look(
     kube: KubeClient, namespace: str, name: str, known: ObjectKind | None
 ) -> tuple[Looked, ObjectKind] | None:
-    """Two questions about one app; ``None`` if there are no objects of it.
+    """Queries one app with two requests; ``None`` if it has no objects.
 
     Args:
-        known: what it is made of; without, its pods tell, and each kind is asked for if there are
-            none.
+        known: the kind of its objects; if unknown, it is found from the pods, or else by querying
+            each kind.
     """
     if known is not None:
         looked = look_at(kube, known.kind, namespace, name)
@@ -266,7 +265,7 @@ def look(
         except Forbidden:
             if kind is found or kind.api == "job":
                 raise
-            continue  # who may not look at this kind has none of it
+            continue  # without the permission for this kind, there are none
         if looked is not None:
             return looked, kind
     return None
@@ -275,7 +274,7 @@ def look(
 def list_apps(
     kube: KubeClient, namespace: str, kinds: Sequence[ObjectKind]
 ) -> list[tuple[ObjectKind, AppSnapshot]]:
-    """All apps of TorchX in a namespace, the latest first."""
+    """Returns all apps of TorchX in a namespace, latest first."""
     found: list[tuple[str, ObjectKind, App]] = []
     for kind in kinds:
         try:
@@ -310,7 +309,7 @@ def list_apps(
 def _look_at_pods(
     kube: KubeClient, namespace: str, apps: Sequence[tuple[ObjectKind, App]]
 ) -> dict[str, AppSnapshot]:
-    """The apps that have not ended, by one question, if there are not too many."""
+    """Returns the live apps with their pods, with one request, if there are not too many."""
     active = (AppState.PENDING, AppState.RUNNING)
     live = [(kind, app) for kind, app in apps if row_state(app, kind.api) in active]
     if not 0 < len(live) <= _ROWS_WITH_PODS:
@@ -328,7 +327,7 @@ def _look_at_pods(
 
 
 def pod_group(job: Object) -> str:
-    """Name of the group in which Volcano places the pods of a Job."""
+    """Returns the name of the group in which Volcano places the pods of a Job."""
     return f"{job['metadata']['name']}-{job['metadata']['uid']}"
 
 
@@ -338,11 +337,11 @@ def pod_group(job: Object) -> str:
 def end(
     kube: KubeClient, app: App, kind: ObjectKind, word: str, spared: Iterable[str] = ()
 ) -> None:
-    """Ends the objects that are not over: they stay, and lose their pods.
+    """Ends the live objects: they are kept, their pods are deleted.
 
     Args:
-        word: ``cancelled`` or ``failed``, noted on them.
-        spared: objects that come to their end by themselves.
+        word: ``cancelled`` or ``failed``, recorded on them.
+        spared: objects that end by themselves.
     """
     namespace = app.id.partition(":")[0]
     changes: dict[str, Any] = {"metadata": {"annotations": {ANNOTATION_ENDED: word}}}
@@ -384,7 +383,7 @@ def _command(job: Object, word: str) -> dict[str, Any]:
 
 
 def remove(kube: KubeClient, app: App, kind: ObjectKind) -> None:
-    """Removes all objects; their pods end and go as well."""
+    """Removes all objects; their pods are ended and removed as well."""
     namespace, _, name = app.id.partition(":")
     for job in app.jobs:
         kube.delete(kind.kind, namespace, job)

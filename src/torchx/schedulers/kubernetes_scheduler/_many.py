@@ -1,4 +1,4 @@
-"""Looks at many apps and removes them, by a few calls for all of them."""
+"""Queries and removes many apps, with a few requests for all of them."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -12,13 +12,13 @@ from torchx.schedulers._kube.errors import MissingKind
 from ._kinds import ObjectKind
 
 _NAMES = 100
-"""In one selector: it is part of the URL, which servers and proxies bound."""
+"""Most apps in one selector, which is part of the URL, whose length is limited."""
 
 
 def look_many(
     kube: KubeClient, namespace: str, names: Sequence[str], kinds: Sequence[ObjectKind]
 ) -> dict[str, tuple[Looked, ObjectKind]]:
-    """Those apps that there are, by name: one question about pods and one for each kind."""
+    """Returns the existing apps by name, with one request for pods and one for each kind."""
     found: dict[str, tuple[Looked, ObjectKind]] = {}
     for some in _chunks(names):
         pods: dict[str, list[Object]] = {}
@@ -36,7 +36,7 @@ def look_many(
 def remove_many(
     kube: KubeClient, namespace: str, names: Sequence[str], kinds: Iterable[ObjectKind]
 ) -> None:
-    """Removes the objects of these apps, one call for each kind; what they own goes with them."""
+    """Removes the objects of these apps, and what they own, with one request for each kind."""
     wanted = [*kinds]
     for some in _chunks(names):
         for kind in wanted:
