@@ -1,4 +1,4 @@
-"""What LSF's reasons mean, why jobs wait and why they ended.
+"""Rules for LSF's reasons: why jobs wait and why they ended.
 
 https://www.ibm.com/docs/en/spectrum-lsf/10.1.0?topic=execution-about-job-states and
 https://www.ibm.com/docs/SSWRJV_10.1.0/lsf_admin/termination_reasons_lsf.html

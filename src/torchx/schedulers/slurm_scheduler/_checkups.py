@@ -1,4 +1,4 @@
-"""What jobs on Slurm need: its programs, an answering controller, a partition, a shared folder."""
+"""Checks for Slurm: its programs, the controller, a partition, a shared folder."""
 
 import os
 
@@ -21,7 +21,7 @@ _LOGIN = "Run this on a login node of the cluster"
 
 
 def checkups() -> list[Checkup]:
-    """All checks; one alone where Slurm is not set up."""
+    """Returns all checks; only one if Slurm is not set up."""
     found = programs_finding(_NEEDED, _HELPFUL, _LOGIN)
     first = Checkup("programs", lambda: found)
     if found.verdict.value not in ("ok", "warning"):
