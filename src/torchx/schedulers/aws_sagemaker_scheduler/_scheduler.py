@@ -26,7 +26,7 @@ from ._states import parse_job, parse_row
 
 if TYPE_CHECKING:
     from torchx.schedulers._core.causes import Rule
-    from torchx.schedulers.checkups import Checkup
+    from torchx.schedulers.checkups import Checkup, Configured
 
     from ._client import Api
 
@@ -169,11 +169,15 @@ class AWSSageMakerScheduler(PublishedMethods, DockerWorkspaceMixin, Scheduler[Op
 
         return RULES
 
-    def checkups(self) -> "Sequence[Checkup]":
+    def checkups(self, configured: "Configured | None" = None) -> "Sequence[Checkup]":
         """What jobs need here, and whether it is there: an account that may use SageMaker."""
+        from torchx.schedulers.checkups import Configured
+
         from ._checkups import checkups
 
-        return checkups(self._api().jobs)
+        given = configured or Configured()
+        api = self._api_of((given.text("region"), given.text("profile")))
+        return checkups(api.jobs, given)
 
     # -- ending -----------------------------------------------------------------------------
 

@@ -2,23 +2,36 @@
 
 import os
 import shutil
+import time
 from importlib.util import find_spec
 from typing import Any
 
-from torchx._docker import connect, docker_host
+from torchx._docker import connect, docker_host, image_record, translate_errors
 from torchx.errors import BackendUnavailable
-from torchx.schedulers._core.checkups import Checkup, Finding, broken, neutral, ok, warning
+from torchx.schedulers._core.checkups import (
+    Checkup,
+    Configured,
+    Finding,
+    broken,
+    neutral,
+    ok,
+    warning,
+)
+from torchx.schedulers._core.clocks import clock_finding, parse_rfc3339
+from torchx.workspace.checkups import container_checkups
 
 _SOCKET = "unix://"
 _LEAST_FREE = 5 << 30
 
 
-def checkups() -> list[Checkup]:
+def checkups(configured: Configured | None = None) -> list[Checkup]:
     """All checks; one alone where Docker is not set up."""
     absent = _absent()
     if absent is not None:
         return [Checkup("daemon", lambda: absent)]
-    return [Checkup("daemon", _daemon), Checkup("space", _space), Checkup("GPUs", _gpus)]
+    checks = [Checkup("daemon", _daemon), Checkup("clock", _clock), Checkup("space", _space)]
+    checks.append(Checkup("GPUs", _gpus))
+    return checks + container_checkups(configured or Configured(), _is_here)
 
 
 def _absent() -> Finding | None:
@@ -37,7 +50,8 @@ def _absent() -> Finding | None:
 def _info() -> Any:  # of Docker's SDK
     client = connect()
     try:
-        return client.info()
+        with translate_errors("tell of itself"):
+            return client.info()
     finally:
         client.close()
 
@@ -50,6 +64,19 @@ def _daemon() -> Finding:
     version = info.get("ServerVersion", "of an unknown version")
     return ok(f"Docker {version} at {docker_host()}, {info.get('NCPU', '?')} CPUs,"
               f" {(info.get('MemTotal') or 0) / (1 << 30):.0f} GB")  # fmt: skip
+
+
+def _clock() -> Finding:
+    there_s = parse_rfc3339(str(_info().get("SystemTime") or ""))
+    return clock_finding(there_s, time.time(), "the daemon")
+
+
+def _is_here(image: str) -> bool:
+    client = connect()
+    try:
+        return image_record(client, image) is not None
+    finally:
+        client.close()
 
 
 def _space() -> Finding:

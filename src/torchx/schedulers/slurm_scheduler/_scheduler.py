@@ -37,7 +37,7 @@ from ._states import Component, JobView, NativeJob, SlurmSnapshot, snapshot
 
 if TYPE_CHECKING:
     from torchx.schedulers.causes import Rule
-    from torchx.schedulers.checkups import Checkup
+    from torchx.schedulers.checkups import Checkup, Configured
 
 logger = get_logger(__name__)
 
@@ -294,11 +294,11 @@ class SlurmScheduler(MultiWorkspaceMixin, SingleQuestions, Scheduler[SlurmOpts])
             if _notes.modified_ns(_notes.notes_dir(job_dir, app_id)) != before:
                 return
 
-    def checkups(self) -> "Sequence[Checkup]":
+    def checkups(self, configured: "Configured | None" = None) -> "Sequence[Checkup]":
         """What jobs here need."""
         from ._checkups import checkups
 
-        return checkups()
+        return checkups(configured)
 
     def cause_rules(self) -> "Sequence[Rule]":
         """What the words of this backend mean."""
