@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import torchx
 from torchx.runner._calls import recorded_call
 from torchx.runner._prepare import takes_args
 from torchx.runner._session import Session, method_of
@@ -68,8 +69,6 @@ class ExplainingVerbs(Session):
 
     def _images(self) -> dict[str, str]:
         """Images of components, and where each of them is named; empty for the default one."""
-        import torchx
-
         named = "TORCHX_IMAGE" if os.environ.get(ENV_TORCHX_IMAGE) else ""
         images = {torchx.IMAGE: named}
         for component, defaults in self._component_defaults.items():

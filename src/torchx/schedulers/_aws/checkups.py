@@ -12,6 +12,9 @@ from torchx.schedulers._core.clocks import Limit, clock_finding, parse_http_date
 from .errors import AwsRefused, NoCredentials, NoRegion
 from .session import AwsService
 
+ServiceOf = Callable[[str | None, str | None], AwsService]
+"""Gives the service of a region and a profile; ``None`` for the user's own settings."""
+
 _SIGNED = Limit(300, "AWS refuses what was signed more than 5 min before or after its own time")
 """https://docs.aws.amazon.com/IAM/latest/UserGuide/create-signed-request.html"""
 _IDENTITY = "get_caller_identity"

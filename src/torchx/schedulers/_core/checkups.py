@@ -1,6 +1,8 @@
 """What a scheduler needs, and whether it is there: the answers of ``torchx doctor``."""
 
+import errno
 import os
+import shlex
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
@@ -125,16 +127,29 @@ def answer_finding(
 
 def folder_finding(path: str, what: str) -> Finding:
     """Whether a folder can be written to, and has space."""
-    there = path
-    while not os.path.isdir(there) and there != os.path.dirname(there):
+    there = os.path.abspath(path)
+    while not os.path.lexists(there):
         there = os.path.dirname(there)
-    if not os.access(there, os.W_OK | os.X_OK):
-        return broken(f"{what} `{path}` cannot be written", f"chown -R $(id -u) {there}")
+    try:
+        _try_to_write(there)
+    except OSError as err:
+        mend = f"chown -R $(id -u) {shlex.quote(there)}"
+        fix = mend if err.errno in (errno.EACCES, errno.EPERM) else "Choose another folder"
+        return broken(f"{what} `{path}`: it cannot be written: {err.strerror}", fix)
     free = shutil.disk_usage(there).free
     text = f"{what} `{path}`, {free / (1 << 30):.1f} GB free"
     if free < _LEAST_FREE:
         return warning(text, "Free some space")
     return ok(text)
+
+
+def _try_to_write(folder: str) -> None:
+    """Writes a file that nobody sees; rights alone say nothing of quotas and odd file systems."""
+    import tempfile
+
+    with tempfile.TemporaryFile(dir=folder) as file:
+        file.write(b"x")
+        file.flush()
 
 
 def open_files_finding(why: str) -> Finding:

@@ -1,6 +1,6 @@
 """What jobs on AWS Batch need: boto3, credentials and a region, and a queue that starts jobs."""
 
-from torchx.schedulers._aws.checkups import checkups_of
+from torchx.schedulers._aws.checkups import ServiceOf, checkups_of
 from torchx.schedulers._aws.session import AwsService
 from torchx.schedulers._core.checkups import Checkup, Configured, Finding, broken, ok
 from torchx.workspace.checkups import container_checkups
@@ -8,10 +8,12 @@ from torchx.workspace.checkups import container_checkups
 _PAGE = "See `From nothing to a finished job` on the page of `aws_batch`"
 
 
-def checkups(batch: AwsService, configured: Configured) -> list[Checkup]:
+def checkups(service_of: ServiceOf, configured: Configured | None) -> list[Checkup]:
     """All checks; one alone where AWS is not set up."""
-    found = checkups_of("queues", batch, lambda: _queues(batch, configured.text("queue")))
-    return found if len(found) == 1 else found + container_checkups(configured)
+    given = configured or Configured()
+    batch = service_of(given.text("region"), given.text("profile"))
+    found = checkups_of("queues", batch, lambda: _queues(batch, given.text("queue")))
+    return found if len(found) == 1 else found + container_checkups(given)
 
 
 def _queues(batch: AwsService, wanted: str | None) -> Finding:

@@ -193,12 +193,9 @@ class AWSBatchScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
 
     def checkups(self, configured: "Configured | None" = None) -> "Sequence[Checkup]":
         """What jobs here need."""
-        from torchx.schedulers._core.checkups import Configured
-
         from ._checkups import checkups
 
-        given = configured or Configured()
-        return checkups(self._account((given.text("region"), given.text("profile"))).batch, given)
+        return checkups(lambda *home: self._account(home).batch, configured)
 
     def cause_rules(self) -> "Sequence[Rule]":
         """What the words of this backend mean."""

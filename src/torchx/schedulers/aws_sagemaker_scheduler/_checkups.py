@@ -1,7 +1,7 @@
 """What training jobs need: boto3, credentials and a region, and a policy that allows SageMaker."""
 
 from torchx.errors import BackendUnavailable
-from torchx.schedulers._aws.checkups import checkups_of
+from torchx.schedulers._aws.checkups import ServiceOf, checkups_of
 from torchx.schedulers._aws.errors import NotAllowed, NotThere
 from torchx.schedulers._aws.session import AwsService
 from torchx.schedulers._core.checkups import (
@@ -17,13 +17,15 @@ from torchx.workspace.checkups import container_checkups
 _PAGE = "See the page of `aws_sagemaker`: role = NAME in .torchxconfig"
 
 
-def checkups(jobs: AwsService, configured: Configured) -> list[Checkup]:
+def checkups(service_of: ServiceOf, configured: Configured | None) -> list[Checkup]:
     """All checks; one alone where AWS is not set up."""
+    given = configured or Configured()
+    jobs = service_of(given.text("region"), given.text("profile"))
     found = checkups_of("training jobs", jobs, lambda: _jobs(jobs))
     if len(found) == 1:
         return found
-    role = Checkup("role", lambda: _role(jobs, configured.text("role")))
-    return [*found, role, *container_checkups(configured)]
+    role = Checkup("role", lambda: _role(jobs, given.text("role")))
+    return [*found, role, *container_checkups(given)]
 
 
 def _jobs(jobs: AwsService) -> Finding:

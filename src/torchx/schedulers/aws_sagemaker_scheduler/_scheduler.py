@@ -171,13 +171,9 @@ class AWSSageMakerScheduler(PublishedMethods, DockerWorkspaceMixin, Scheduler[Op
 
     def checkups(self, configured: "Configured | None" = None) -> "Sequence[Checkup]":
         """What jobs need here, and whether it is there: an account that may use SageMaker."""
-        from torchx.schedulers.checkups import Configured
-
         from ._checkups import checkups
 
-        given = configured or Configured()
-        api = self._api_of((given.text("region"), given.text("profile")))
-        return checkups(api.jobs, given)
+        return checkups(lambda *home: self._api_of(home).jobs, configured)
 
     # -- ending -----------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from torchx._docker import connect, docker_host, image_record, translate_errors
-from torchx.errors import BackendUnavailable
+from torchx.errors import BackendUnavailable, DockerRefused
 from torchx.schedulers._core.checkups import (
     Checkup,
     Configured,
@@ -29,9 +29,21 @@ def checkups(configured: Configured | None = None) -> list[Checkup]:
     absent = _absent()
     if absent is not None:
         return [Checkup("daemon", lambda: absent)]
-    checks = [Checkup("daemon", _daemon), Checkup("clock", _clock), Checkup("space", _space)]
-    checks.append(Checkup("GPUs", _gpus))
-    return checks + container_checkups(configured or Configured(), _is_here)
+    more = [Checkup("clock", _clock), Checkup("space", _space), Checkup("GPUs", _gpus)]
+    more += container_checkups(configured or Configured(), _is_here)
+    return [Checkup("daemon", _daemon), *(_if_it_answers(check) for check in more)]
+
+
+def _if_it_answers(checkup: Checkup) -> Checkup:
+    """The same check, for which a daemon that is away is no news: another one tells that."""
+
+    def check() -> Finding:
+        try:
+            return checkup.check()
+        except (BackendUnavailable, DockerRefused):
+            return neutral("the daemon does not answer")
+
+    return Checkup(checkup.name, check)
 
 
 def _absent() -> Finding | None:
@@ -59,7 +71,7 @@ def _info() -> Any:  # of Docker's SDK
 def _daemon() -> Finding:
     try:
         info = _info()
-    except BackendUnavailable as err:
+    except (BackendUnavailable, DockerRefused) as err:
         return broken(str(err), "Start Docker, or set DOCKER_HOST")
     version = info.get("ServerVersion", "of an unknown version")
     return ok(f"Docker {version} at {docker_host()}, {info.get('NCPU', '?')} CPUs,"
