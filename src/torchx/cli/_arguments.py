@@ -12,7 +12,7 @@ from torchx.schedulers import (
     get_default_scheduler_name,
     get_scheduler_factories,
 )
-from torchx.specs import CfgVal, runopts
+from torchx.specs import AppState, CfgVal, runopts
 
 DEFAULT_SCHEDULER = "local_cwd"
 
@@ -117,3 +117,14 @@ def check_scheduler(scheduler: str) -> str:
                 code=2,
             )
     return ",".join(canonical_name(name, [*names]) for name in given)
+
+
+def parse_states(text: str) -> frozenset[AppState]:
+    """The states named in the text, in any case."""
+    names = [name.strip().upper() for name in text.split(",") if name.strip()]
+    for name in names:
+        if name not in AppState.__members__:
+            valid = list(AppState.__members__)
+            msg = f"`{name}` is not a state, choose from {', '.join(valid)}."
+            raise argparse.ArgumentTypeError(msg + did_you_mean(name, valid))
+    return frozenset(AppState[name] for name in names)
