@@ -4,13 +4,15 @@ import os
 import pwd
 import re
 import time
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
+from torchx.errors import BackendUnavailable, CommandFailed
 from torchx.schedulers._core.checkups import (
+    PROGRAM_S,
     Checkup,
     Configured,
     Finding,
-    Verdict,
     answer_finding,
     broken,
     missing_programs,
@@ -56,6 +58,15 @@ def checkups(configured: Configured | None = None) -> list[Checkup]:
     ]
 
 
+def _told(argv: Sequence[str], read: Callable[[str], Finding], without: str) -> Finding:
+    """What a program's answer tells, of which jobs have no need, or which others miss as well."""
+    try:
+        text = PROGRAMS.ask(argv, timeout_s=PROGRAM_S, pauses_s=())
+    except (BackendUnavailable, CommandFailed):
+        return neutral(without)
+    return read(text)
+
+
 def _version() -> Finding:
     def read(text: str) -> Finding:
         found = parse_version(text)
@@ -63,7 +74,7 @@ def _version() -> Finding:
             return warning(f"`sbatch --version` says {' '.join(text.split())[:80]!r}")
         return ok(f"Slurm {found[0]}.{found[1]:02d}")
 
-    return answer_finding(PROGRAMS, ["sbatch", "--version"], read, _LOGIN)
+    return _told(["sbatch", "--version"], read, "`sbatch` does not tell it")
 
 
 def _controller() -> Finding:
@@ -80,7 +91,7 @@ def _clock() -> Finding:
     def read(text: str) -> Finding:
         return clock_finding(_config_time_s(text), time.time(), "the controller", _MUNGE)
 
-    return answer_finding(PROGRAMS, ["scontrol", "show", "config"], read, _LOGIN)
+    return _told(["scontrol", "show", "config"], read, "the controller does not answer")
 
 
 def _config_time_s(text: str) -> float | None:
@@ -128,10 +139,7 @@ def _account(wanted: str | None) -> Finding:
 
     user = pwd.getpwuid(os.getuid()).pw_name
     argv = ["sacctmgr", "-nP", "show", "associations", f"user={user}", "format=account"]
-    found = answer_finding(PROGRAMS, argv, read, "")
-    if found.verdict is Verdict.BROKEN and not found.fix:  # clusters do without the database
-        return neutral(f"accounts are not told: {found.text}")
-    return found
+    return _told(argv, read, "`sacctmgr` does not tell them")
 
 
 def _accounting() -> Finding:
