@@ -100,8 +100,7 @@ class FaultContract(ContractParts):
     def test_waiting_outlives_an_outage(
         self, scheduler: Scheduler[Any], jobs: Jobs, backend_away: Breaks
     ) -> None:
-        app_id = jobs.start(jobs.sh("sleep 4"))
-        jobs.until(lambda: jobs.describe(app_id).state is AppState.RUNNING)
+        app_id = jobs.start_running("sleep SECONDS")
         watching = Watching(scheduler, app_id)
         with backend_away():
             jobs.until(lambda: fails(scheduler.describe, app_id))
