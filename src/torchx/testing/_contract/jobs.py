@@ -83,14 +83,18 @@ class Jobs:
         """
         for seconds in (4, 16, 64):
             app_id = self.start(self.sh(script.replace("SECONDS", str(seconds))))
-            found = self.until(lambda app_id=app_id: self._begun(app_id))
-            if found is AppState.RUNNING:
+            if self._begun(app_id) is AppState.RUNNING:
                 break
         return app_id
 
-    def _begun(self, app_id: str) -> AppState | None:
-        state = self.describe(app_id).state
-        return state if state is AppState.RUNNING or is_terminal(state) else None
+    def _begun(self, app_id: str) -> AppState:
+        """The state of an app once it runs, or has ended."""
+
+        def running_or_over() -> AppState | None:
+            state = self.describe(app_id).state
+            return state if state is AppState.RUNNING or is_terminal(state) else None
+
+        return self.until(running_or_over) or AppState.UNKNOWN
 
     def schedule(self, info: AppDryRunInfo[Any]) -> str:
         """Submits a dry run; the app is ended after the test."""
