@@ -249,8 +249,8 @@ class Store:
 
     def _index(self) -> "list[str] | None":
         try:
-            with open(os.path.join(self.home, "index"), encoding="utf-8", errors="replace") as f:
-                return f.read().split("\n")
+            with open(os.path.join(self.home, "index"), "rb") as f:
+                return f.read().decode(errors="replace").split("\n")
         except FileNotFoundError:
             return None
 
@@ -259,12 +259,14 @@ class Store:
         lines = self._index()
         if lines is None:
             lines = self._rebuild_index()
-        rows: dict[str, list[str]] = {}
-        for line in lines:
+        seen = set()
+        for line in reversed(lines):
             row = line.split("\t", 5)
-            if len(row) == 6:  # else somebody else wrote it, or it was cut off
-                rows[row[0]] = row
-        return (row for row in reversed(rows.values()) if row[2] != DELETED)
+            # with fewer fields somebody else wrote it, or it was cut off
+            if len(row) == 6 and row[0] not in seen:
+                seen.add(row[0])
+                if row[2] != DELETED:
+                    yield row
 
     def _rebuild_index(self) -> "list[str]":
         """Reads the jobs one by one, after somebody removed the index."""
