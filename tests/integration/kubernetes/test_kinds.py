@@ -151,6 +151,34 @@ def test_another_process_finds_out_what_an_app_is_made_of(kube, scheduler, api):
         made.close()
 
 
+MAY_NOT = [
+    ["list", "jobsets.jobset.x-k8s.io"],
+    ["list", "jobs.batch.volcano.sh"],
+    ["deletecollection", "*"],
+]
+
+
+def test_several_apps_are_deleted_with_the_rights_to_delete_one(use, scheduler):
+    cluster = use("jobset,volcano,kueue")
+    app_ids = [scheduler.submit(an_app(replicas=k + 1), OPTS) for k in range(2)]
+    cluster.admin("settings", {"forbidden": MAY_NOT})
+    other = create_scheduler("other")
+    found = other.look_many(app_ids)
+    assert {*found} == {*app_ids}
+    assert other.remove_many([*found.values()]) == {}
+    assert not other.look_many(app_ids)
+    other.close()
+
+
+def test_kinds_that_one_may_not_look_at_are_named_where_there_are_apps_of_them(use, scheduler):
+    cluster = use("jobset,volcano,kueue")
+    app_ids = [scheduler.submit(an_app(), {**OPTS, "job_api": "jobset"}) for _ in range(2)]
+    until(lambda: ended(scheduler, app_ids[0]))
+    cluster.admin("settings", {"forbidden": MAY_NOT})
+    with pytest.raises(PermissionError, match=r"list` on `jobsets\.jobset"):
+        scheduler.look_many(app_ids)
+
+
 @pytest.mark.parametrize(("api", "watched"), [("job", True), ("jobset", False), ("volcano", False)])
 def test_who_ends_the_rest_is_known(kube, scheduler, api, watched):
     app_id = scheduler.submit(an_app("sleep 60", 2), {**OPTS, "job_api": api})

@@ -110,7 +110,7 @@ RULES = (
     # placement
     Rule(
         Cause.UNSCHEDULABLE,
-        r"Insufficient (?P<what>[\w./-]+)",
+        r"Insufficient (?P<what>[\w./-]*\w)",
         "no node has enough {what} free",
         ("Ask for less, or wait: " + _NODES,),
     ),

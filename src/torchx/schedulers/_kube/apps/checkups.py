@@ -29,7 +29,7 @@ def checkups_of(rights: Sequence[Right], more: Mapping[str, Check]) -> list[Chec
 
     Args:
         rights: what a user must be allowed to do.
-        more: further checks of a scheduler, by their names.
+        more: further checks of a scheduler, by their names; `rights` takes the place of ours.
     """
     try:
         client, config = connect(patience=_PATIENCE)
@@ -43,7 +43,7 @@ def checkups_of(rights: Sequence[Right], more: Mapping[str, Check]) -> list[Chec
     namespace = config.namespace or "default"
     checks: dict[str, Check] = {
         "server": lambda client, _: _server(client, config.cluster.server),
-        "rights": lambda client, namespace: _rights(client, namespace, rights),
+        "rights": lambda client, namespace: check_rights(client, namespace, rights),
         **more,
     }
     return [Checkup(name, functools.partial(_run, checks[name], namespace)) for name in checks]
@@ -68,7 +68,8 @@ def _server(client: KubeClient, address: str) -> Finding:
     return ok(text)
 
 
-def _rights(client: KubeClient, namespace: str, rights: Sequence[Right]) -> Finding:
+def check_rights(client: KubeClient, namespace: str, rights: Sequence[Right]) -> Finding:
+    """Which of these rights the user lacks in a namespace."""
     try:
         denied = [
             f"{verb} {kind.plural}{'/' + sub if sub else ''}"
