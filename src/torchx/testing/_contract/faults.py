@@ -337,7 +337,13 @@ class FaultContract(ContractParts):
         verb(app_id)
         asked = queries() - before
         jobs.scheduler.cancel(app_id)
+        jobs.until(lambda: has_ended(jobs.scheduler.describe(app_id)))  # `list` looks at the rest
         return asked
+
+
+def has_ended(found: DescribeAppResponse | None) -> bool:
+    """Whether nothing runs any more; ``None``: the app is unknown."""
+    return found is None or is_terminal(found.state)
 
 
 def all_run(found: DescribeAppResponse) -> bool:

@@ -90,6 +90,11 @@ def test_conditions_of_a_wrapper_that_starts_say_nothing() -> None:
         "conditions": [{"type": t, "status": s, **usual} for t, s in conditions.items()],
     }
     assert why_not(body) == ""
-    ill = {"type": "Unhealthy", "status": "True", "reason": "FoundFailedPods", "message": "1 failed"}
+    ill = {
+        "type": "Unhealthy",
+        "status": "True",
+        "reason": "FoundFailedPods",
+        "message": "1 failed",
+    }
     body["status"]["conditions"][-1] = ill
     assert why_not(body) == "FoundFailedPods: 1 failed"
