@@ -1,5 +1,6 @@
 """Which objects run an app, by the options and by what the cluster has; on fake clusters."""
 
+import contextlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,6 +13,7 @@ from torchx.runner import get_runner
 from torchx.schedulers._kube.calls import LOCAL_QUEUES, PODS, WORKLOADS, Kind, Selection
 from torchx.schedulers._kube.client import KubeClient
 from torchx.schedulers._kube.connect import connect
+from torchx.schedulers.kubernetes_mcad_scheduler import create_scheduler as create_mcad_scheduler
 from torchx.schedulers.kubernetes_scheduler import KubernetesScheduler, create_scheduler
 from torchx.schedulers.kubernetes_scheduler._kinds import KINDS
 from torchx.specs import AppDef, AppState, Role
@@ -230,6 +232,24 @@ def test_an_app_that_was_admitted_stays_cancelled(kube, scheduler, api):
     scheduler.cancel(app_id)
     assert ended(scheduler, app_id).state is AppState.CANCELLED
     assert all("deletionTimestamp" in pod["metadata"] for pod in listed(kube, PODS))
+
+
+# -- logs ----------------------------------------------------------------------------------------
+
+
+def test_logs_of_an_app_wrapper_that_was_cancelled_are_said_to_be_gone(use, caplog):
+    use("mcad")
+    scheduler = create_mcad_scheduler("test")
+    app_id = scheduler.submit(an_app("echo hello; sleep 60"), {"grace_s": 1})
+    until(lambda: [*scheduler.log_iter(app_id, "r")] == ["hello\n"])
+    assert "no logs" not in caplog.text
+    scheduler.cancel(app_id)
+    with contextlib.closing(connect()[0].transport) as transport:
+        until(lambda: not listed(KubeClient(transport), PODS))
+    assert scheduler.describe(app_id).state is AppState.CANCELLED
+    assert [*scheduler.log_iter(app_id, "r")] == []
+    assert "no logs of `r/0`: the pods are deleted" in caplog.text
+    scheduler.close()
 
 
 # -- what `torchx doctor` says -------------------------------------------------------------------
