@@ -129,6 +129,16 @@ def test_an_app_that_is_too_large_for_one_object_is_refused(kube, scheduler):
     info = scheduler.submit_dryrun(app, {**OPTS, "job_api": "volcano"})
     with pytest.raises(InvalidInput, match=r"5000 replicas.*`job_api=job`"):
         scheduler.schedule(info)
+    with pytest.raises(InvalidInput, match=r"5000 replicas.*`job_api=job`"):
+        scheduler.submit_dryrun(app, {"job_api": "volcano"})  # which asks the cluster
+
+
+def test_an_app_wrapper_that_is_too_large_is_refused(use):
+    cluster = use("mcad")
+    cluster.requests(forget=True)
+    with pytest.raises(InvalidInput, match=r"5000 replicas.*`appwrapper_version=v1beta2`"):
+        create_mcad_scheduler("test").submit(an_app("true", 5000), {})
+    assert not [r for r in cluster.requests() if r["method"] == "POST"]
 
 
 # -- finding it again ----------------------------------------------------------------------------

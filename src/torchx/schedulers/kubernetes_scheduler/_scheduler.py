@@ -11,6 +11,7 @@ from torchx.schedulers._kube.apps.clusters import Clusters, Home
 from torchx.schedulers._kube.apps.labels import label_value
 from torchx.schedulers._kube.apps.overlays import read_overlay
 from torchx.schedulers._kube.apps.snapshots import build_snapshot
+from torchx.schedulers._kube.errors import Forbidden
 from torchx.schedulers.api import (
     AppSnapshot,
     ExecRequest,
@@ -333,8 +334,6 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         """One call for each kind of objects in a namespace."""
         if len(snapshots) < 2:
             return super().remove_many(snapshots)
-        from torchx.schedulers._kube.errors import Forbidden
-
         from ._many import remove_many
 
         errors: dict[str, TorchXError] = {}
