@@ -1,6 +1,6 @@
 """What jobs of ``kubernetes_mcad`` need: a cluster that serves AppWrappers."""
 
-from torchx.schedulers._core.checkups import Checkup, Finding, broken, ok
+from torchx.schedulers._core.checkups import Checkup, Configured, Finding, broken, ok
 from torchx.schedulers._kube.apps.checkups import check_rights, checkups_of
 from torchx.schedulers._kube.calls import JOBS, PODS, SERVICES, Selection
 from torchx.schedulers._kube.client import KubeClient
@@ -15,9 +15,10 @@ _WRAPPED = ((JOBS, "create", ""), (SERVICES, "create", ""))
 _INSTALL = "Install the AppWrapper controller: https://project-codeflare.github.io/appwrapper"
 
 
-def checkups() -> list[Checkup]:
+def checkups(configured: Configured | None = None) -> list[Checkup]:
     """All checks; one alone where no cluster is set up."""
-    return checkups_of(_PODS, {"rights": _rights, "appwrappers": _generation})
+    checks = {"rights": _rights, "appwrappers": _generation}
+    return checkups_of(_PODS, checks, configured or Configured())
 
 
 def _rights(client: KubeClient, namespace: str) -> Finding:
