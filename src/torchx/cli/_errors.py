@@ -44,7 +44,6 @@ _NOT_USAGE = (
     "RefusedByRegistry",
     "ReplicaNotRunning",
     "UnknownApp",
-    "UnresolvedApp",
 )
 
 
@@ -58,6 +57,10 @@ class Interrupted(KeyboardInterrupt):
     def __init__(self, sigval: int) -> None:
         super().__init__(f"interrupted by signal {sigval}")
         self.sigval = sigval
+
+
+class ReaderGone(Interrupted):
+    """Nobody reads any more what the command writes. No ``OSError``: these are survived."""
 
 
 class Failure:

@@ -218,6 +218,13 @@ def out(text: str, end: str = "\n") -> None:
     write(stdout, text + end)
 
 
+def stdout() -> "TextIO":
+    """Where results go: to nowhere if standard output was closed from the start."""
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  it stays open
+    return sys.stdout
+
+
 def write(stream: "TextIO", text: str) -> None:
     """Writes to the stream and flushes it.
 
@@ -254,12 +261,11 @@ def out_table(headers: "Sequence[str]", rows: "Iterable[Sequence[str]]") -> None
 
 def table_text(headers: "Sequence[str]", rows: "Iterable[Sequence[str]]") -> str:
     """Formats left-aligned columns under dashed headers, two spaces apart."""
-    columns = []
-    for cells in zip(headers, *rows, strict=True):  # by column: there may be 10,000 rows
-        width = max(map(len, cells))
-        lines = (cells[0], "-" * width, *cells[1:])
-        columns.append([cell.ljust(width) for cell in lines])
-    return "\n".join([line.rstrip() for line in map("  ".join, zip(*columns, strict=True))])
+    shown = [tuple(headers), *map(tuple, rows)]
+    widths = [max(map(len, cells)) for cells in zip(*shown, strict=True)]
+    shown.insert(1, tuple("-" * width for width in widths))
+    form = "  ".join([f"%-{width}s" for width in widths])
+    return "\n".join([(form % cells).rstrip() for cells in shown])  # of maybe 10,000 rows
 
 
 def error_json(

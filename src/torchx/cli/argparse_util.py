@@ -168,7 +168,7 @@ def report_config(parser: argparse.ArgumentParser, subcmd: str) -> None:
 
 
 def _flags(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:
-    """Returns the options of the parser by `dest`; argparse has no public list of them."""
+    """Returns the options of the parser by `dest`; argparse has no public list of options."""
     return {a.dest: a for a in parser._actions if a.option_strings and a.dest != "help"}
 
 

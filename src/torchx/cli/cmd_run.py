@@ -142,7 +142,7 @@ class CmdRun(SubCommand):
         flag("--log", "print the logs to stderr, and wait (local schedulers always do)")
         flag(
             "--detach",
-            "return at once, a local job goes on by itself; `torchx log -t HANDLE` follows it",
+            "return at once; a local job goes on by itself; `torchx log -t HANDLE` follows it",
             "--no-wait",
         )
         subparser.add_argument(

@@ -49,7 +49,7 @@ class BatchJob:
         name: name of the job and of its definition.
         job_def: parameters of RegisterJobDefinition.
         images_to_push: repository and tag of each image that is not in a registry yet.
-        region, profile: ``None`` for the user's own settings.
+        region, profile: ``None`` for the user's defaults.
     """
 
     name: str

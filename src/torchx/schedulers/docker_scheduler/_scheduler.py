@@ -30,7 +30,7 @@ from ._request import LABEL_APP_ID, DockerJob, build_request
 
 if TYPE_CHECKING:
     from torchx.schedulers.causes import Rule
-    from torchx.schedulers.checkups import Checkup
+    from torchx.schedulers.checkups import Checkup, Configured
 
 
 class DockerScheduler(SdkContainers, DockerWorkspaceMixin, Scheduler[Opts]):
@@ -148,11 +148,11 @@ class DockerScheduler(SdkContainers, DockerWorkspaceMixin, Scheduler[Opts]):
         """Yields lines of these replicas by time; attempts of a replica are not separated."""
         return _follow.read_logs(self._daemon, _logs.sources_of(snapshot, replicas), query)
 
-    def checkups(self) -> "Sequence[Checkup]":
-        """Returns the checks of what jobs in containers need."""
+    def checkups(self, configured: "Configured | None" = None) -> "Sequence[Checkup]":
+        """What jobs here need."""
         from ._checkups import checkups
 
-        return checkups()
+        return checkups(configured)
 
     def cause_rules(self) -> "Sequence[Rule]":
         """Returns the rules for Docker's messages."""

@@ -46,7 +46,7 @@ from ._request import (
 
 if TYPE_CHECKING:
     from torchx.schedulers.causes import Rule
-    from torchx.schedulers.checkups import Checkup
+    from torchx.schedulers.checkups import Checkup, Configured
 
     from ._record import JobRecord
     from ._store import Store
@@ -180,7 +180,7 @@ class LocalScheduler(Scheduler[Opts]):
     # -- submitting -------------------------------------------------------------------------
 
     def schedule(self, dryrun_info: AppDryRunInfo[PopenRequest]) -> str:
-        """Starts every replica, or none; returns once all run.
+        """Starts every replica, or none; returns when all are running.
 
         Raises:
             JobStartError: if the job cannot be started as a whole.
@@ -302,14 +302,14 @@ class LocalScheduler(Scheduler[Opts]):
 
         wait_for_change(_store(), app_id, timeout_s)
 
-    def checkups(self) -> "Sequence[Checkup]":
+    def checkups(self, configured: "Configured | None" = None) -> "Sequence[Checkup]":
         """What jobs here need."""
         from ._checkups import checkups
 
         return checkups()
 
     def cause_rules(self) -> "Sequence[Rule]":
-        """What the words of this backend mean."""
+        """Returns the rules for messages of AWS Batch."""
         from ._causes import RULES
 
         return RULES
@@ -472,5 +472,5 @@ def create_scheduler(
     image_provider_class: type[ImageProvider] = CWDImageProvider,
     **kwargs: object,
 ) -> LocalScheduler:
-    """Makes the scheduler; unknown keywords are ignored, since all factories get the same."""
+    """Creates the scheduler; unknown keywords are ignored, because all factories get the same."""
     return LocalScheduler(session_name, image_provider_class, cache_size, extra_paths)

@@ -215,7 +215,7 @@ def _replicas(view: AppView, index: int, role: RoleNote) -> Iterator[ReplicaSnap
 
 
 Outcome = tuple[AppState, int | None, str]
-"""State, exit code and reason of a replica."""
+"""Returns state, exit code and reason of a replica."""
 
 
 def _outcome(view: AppView, key: Key, row: Row | None) -> Outcome:

@@ -214,7 +214,7 @@ class Apps:
     def read_logs(
         self, snapshot: SlurmSnapshot, replicas: Sequence[ReplicaKey], query: LogQuery
     ) -> Iterator[LogChunk]:
-        """Lines of replicas, as they are written or as far as they are now."""
+        """Yields lines of replicas, as they are written or the current ones."""
         return _logs.read_logs(snapshot, replicas, query, lambda: self._has_ended(snapshot.app_id))
 
     def _has_ended(self, app_id: str) -> bool:

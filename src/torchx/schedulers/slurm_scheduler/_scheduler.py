@@ -30,7 +30,7 @@ from ._states import SlurmSnapshot
 
 if TYPE_CHECKING:
     from torchx.schedulers.causes import Rule
-    from torchx.schedulers.checkups import Checkup
+    from torchx.schedulers.checkups import Checkup, Configured
 
     from ._apps import Apps
 
@@ -84,7 +84,7 @@ class SlurmScheduler(MultiWorkspaceMixin, SingleQuestions, Scheduler[SlurmOpts])
         return replace(self.features, mounts=True)
 
     def _validate(self, app: AppDef, scheduler: str, cfg: object = None) -> None:
-        """A role without a resource is accepted: the cluster has defaults."""
+        """Accepts a role without a resource: the cluster has defaults."""
 
     def _pre_build_validate(self, app: AppDef, scheduler: str, cfg: Any) -> None:
         if isinstance(cfg, Mapping):
@@ -156,14 +156,14 @@ class SlurmScheduler(MultiWorkspaceMixin, SingleQuestions, Scheduler[SlurmOpts])
         """Returns when the job noted something, or when Slurm may have news."""
         self._apps.wait_for_change(app_id, timeout_s)
 
-    def checkups(self) -> "Sequence[Checkup]":
+    def checkups(self, configured: "Configured | None" = None) -> "Sequence[Checkup]":
         """What jobs here need."""
         from ._checkups import checkups
 
-        return checkups()
+        return checkups(configured)
 
     def cause_rules(self) -> "Sequence[Rule]":
-        """What the words of this backend mean."""
+        """Returns the rules for messages of AWS Batch."""
         from ._causes import RULES
 
         return RULES
@@ -220,9 +220,9 @@ class SlurmScheduler(MultiWorkspaceMixin, SingleQuestions, Scheduler[SlurmOpts])
     def read_logs(
         self, snapshot: AppSnapshot, replicas: Sequence[ReplicaKey], query: LogQuery
     ) -> Iterator[LogChunk]:
-        """Lines of all these replicas; they have no times, those of stdout come before stderr.
+        """Yields lines of all these replicas, without times; stdout comes before stderr.
 
-        While they are followed, they come as they are written.
+        While following, lines are yielded as they are written.
         """
         assert isinstance(snapshot, SlurmSnapshot)  # `look` makes no others
         return self._apps.read_logs(snapshot, replicas, query)
@@ -254,5 +254,5 @@ def _is_copy(path: str) -> bool:
 def create_scheduler(
     session_name: str, docker_client: object = None, **kwargs: object
 ) -> SlurmScheduler:
-    """Makes the scheduler; unknown keywords are ignored, since all factories get the same."""
+    """Creates the scheduler; unknown keywords are ignored, because all factories get the same."""
     return SlurmScheduler(session_name, docker_client)

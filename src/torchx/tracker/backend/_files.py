@@ -139,7 +139,9 @@ class LocalFiles:
             os.makedirs(folder, exist_ok=True)
             number = os.open(path, flags, 0o666)
         with open(number, "r+b", buffering=0) as f:
-            wait_for_lock(number)  # until it is closed; without, a line may only be there twice
+            wait_for_lock(
+                number
+            )  # until it is closed; without a lock, a line may at worst be there twice
             text = f.read().decode("utf-8", errors="replace")
             added = _line_to_add(text, line)
             if added:
@@ -243,7 +245,9 @@ class RemoteFiles:
             if name in known:
                 continue
             other = self._read(f"{noted}/{name}")
-            if _line_id(other) == name:  # else it is still being written, by one who looks later
+            if (
+                _line_id(other) == name
+            ):  # else it is still being written, by a writer that checks later
                 text += _line_to_add(text, other)
         return text
 

@@ -175,7 +175,7 @@ def limits_of_last_failure(end: bool) -> dict[str, int]:
 
 
 def spare_replicas(role: Role) -> int:
-    """Returns how many replicas of a role may fail."""
+    """Returns number of replicas of each role that may fail."""
     if role.min_replicas is None:
         return 0
     return max(role.num_replicas - role.min_replicas, 0)
