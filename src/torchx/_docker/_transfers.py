@@ -55,7 +55,7 @@ def show(
 
 
 def _lines(out: TextIO, verb: str, tally: _passing.Tally) -> "_Plain | _Line":
-    """What shows the transfer on this stream."""
+    """Returns the object that shows the transfer on this stream."""
     display = _passing.display()
     if display is not None and out is sys.stderr:
         return _Line(display, tally)
@@ -64,7 +64,7 @@ def _lines(out: TextIO, verb: str, tally: _passing.Tally) -> "_Plain | _Line":
 
 
 def _count(tally: _passing.Tally, layer: str, status: str, progress: Mapping[str, Any]) -> None:
-    """Takes in the state of a layer; other ids, as of the tag of a pull, are none."""
+    """Records the state of a layer; ignores other ids, such as the tag of a pull."""
     if status.startswith("Pulling from"):
         return
     if status.startswith(_THERE):
@@ -76,7 +76,7 @@ def _count(tally: _passing.Tally, layer: str, status: str, progress: Mapping[str
 
 
 class _Line:
-    """One line for all layers."""
+    """A single line for all layers."""
 
     def __init__(self, display: _passing.Display, tally: _passing.Tally) -> None:
         self._display = display

@@ -1,4 +1,4 @@
-"""What the command line says about why a job could not be launched."""
+"""The messages of the command line about jobs that could not be launched."""
 
 import sys
 from typing import TYPE_CHECKING
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def lines(found: "Explanation", message: str) -> list[str]:
-    """The cause in one line, and what to do; nothing where the message has said it."""
+    """Returns the cause in one line, and the advice; empty if the message already has them."""
     if found.summary in message:
         return []
     look = Look(sys.stderr)
@@ -18,5 +18,5 @@ def lines(found: "Explanation", message: str) -> list[str]:
 
 
 def to_json(found: "Explanation") -> dict[str, object]:
-    """What the JSON of an error holds beside its message."""
+    """Returns the fields of an error's JSON beside its message."""
     return {"cause": found.cause.value, "summary": found.summary, "do": [*found.do]}

@@ -4,7 +4,7 @@ from enum import Enum
 
 
 class RetryPolicy(str, Enum):
-    """What a retry restarts when a replica fails. Every scheduler supports ``APPLICATION``."""
+    """The scope of a retry after a replica fails. Every scheduler supports ``APPLICATION``."""
 
     REPLICA = "REPLICA"
     """The replica alone."""

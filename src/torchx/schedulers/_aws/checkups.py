@@ -1,4 +1,4 @@
-"""What all jobs on AWS need: boto3, credentials, a region, a right clock, and a policy that allows
+"""Checks for jobs on AWS: boto3, credentials, region, clock, and a policy that allows
 it."""
 
 import importlib.util

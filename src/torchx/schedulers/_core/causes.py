@@ -123,7 +123,7 @@ class Rules:
 
 @light_dataclass(frozen=True)
 class Trace:
-    """How a replica failed, as far as it is known beyond its snapshot."""
+    """Details of a replica's failure, beyond its snapshot."""
 
     exception: str = ""
     """The exception's own line."""

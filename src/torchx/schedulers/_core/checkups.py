@@ -48,7 +48,7 @@ class Finding:
 
 @light_dataclass(frozen=True)
 class Configured:
-    """What a user has configured that checks may look at."""
+    """The user's configuration that checks may read."""
 
     cfg: Mapping[str, CfgVal] = field(default_factory=dict)
     """Options of the scheduler that config files give; without defaults."""
@@ -56,7 +56,7 @@ class Configured:
     """Images of jobs, and where each is named; empty for the default one."""
 
     def text(self, option: str) -> str | None:
-        """The value of an option that is a text; ``None`` if it is not given."""
+        """Returns the value of a text option; ``None`` if it is not given."""
         value = self.cfg.get(option)
         return str(value) if value else None
 
@@ -144,7 +144,7 @@ def folder_finding(path: str, what: str) -> Finding:
 
 
 def _try_to_write(folder: str) -> None:
-    """Writes a file that nobody sees; rights alone say nothing of quotas and odd file systems."""
+    """Writes an unnamed file: permissions alone do not reveal quotas and unusual file systems."""
     import tempfile
 
     with tempfile.TemporaryFile(dir=folder) as file:
@@ -153,10 +153,10 @@ def _try_to_write(folder: str) -> None:
 
 
 def open_files_finding(why: str) -> Finding:
-    """Whether programs may open as many files as jobs of many replicas do.
+    """Checks the limit on open files.
 
     Args:
-        why: what a small number is few for.
+        why: what a low limit is too low for.
     """
     import resource
 
@@ -169,7 +169,7 @@ def open_files_finding(why: str) -> Finding:
 
 
 def file_system(path: str, mounts: str) -> str:
-    """The kind of the file system that a path is on, by the text of ``/proc/self/mounts``.
+    """Returns the file system type of a path, from the text of ``/proc/self/mounts``.
 
     >>> file_system("/home/me/jobs", "dev / ext4 rw 0 0\\nnas:/h /home nfs4 rw 0 0")
     'nfs4'
@@ -187,10 +187,10 @@ def file_system(path: str, mounts: str) -> str:
 
 
 def shared_folder_finding(path: str, option: str, mounts: str = "/proc/self/mounts") -> Finding:
-    """As ``folder_finding``, for one that the nodes of a cluster must see as well.
+    """Like ``folder_finding``, for a folder that the nodes of a cluster must see as well.
 
     Args:
-        option: that names another one.
+        option: the option that sets another folder.
         mounts: the system's table of mounted file systems.
     """
     found = folder_finding(path, "jobs and logs in")

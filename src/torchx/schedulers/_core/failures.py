@@ -1,4 +1,4 @@
-"""Which replicas failed, with the exceptions and the lines they printed."""
+"""Finds the failed replicas, with their exceptions and last lines."""
 
 from torchx.specs.api import AppState
 

@@ -1,4 +1,4 @@
-"""Reads the log lines of an app through its scheduler: those that are asked for, or the last."""
+"""Reads the requested, or the last, log lines of an app through its scheduler."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
@@ -68,7 +68,7 @@ class LogReader:
         return [line.rstrip() for line in self._last(replica, count) if line.strip()][-count:]
 
     def outputs(self, replica: ReplicaSnapshot) -> Iterator[str]:
-        """The last lines of what a replica wrote, errors first where they are apart."""
+        """Yields the last lines of a replica's output, stderr first if it is separate."""
         streams = (Stream.STDERR, Stream.STDOUT) if self.separate_streams else (Stream.COMBINED,)
         for stream in streams:
             yield "".join(self._lines(replica, stream, _OUTPUT_LINES))
@@ -93,7 +93,7 @@ class LogReader:
 
 
 class _Source(Protocol):
-    """What is needed of a scheduler to read its logs."""
+    """The interface of a scheduler for reading its logs."""
 
     backend: str
 
@@ -108,7 +108,7 @@ class _Source(Protocol):
 
 
 def reader_of(scheduler: _Source, snapshot: AppSnapshot) -> LogReader:
-    """Reads the lines of one app of a scheduler that has logs."""
+    """Returns the reader for one app of a scheduler with logs."""
     return LogReader(
         lambda replicas, query: scheduler.read_logs(snapshot, replicas, query),
         scheduler.features.separate_streams,
@@ -118,7 +118,7 @@ def reader_of(scheduler: _Source, snapshot: AppSnapshot) -> LogReader:
 
 @light_dataclass(frozen=True)
 class LinesWanted:
-    """What is asked for by ``Scheduler.log_blocks``, which says what each of these means."""
+    """The arguments of ``Scheduler.log_blocks``, which documents them."""
 
     replicas: Sequence[ReplicaKey] | None
     regex: str | None = None
@@ -133,11 +133,11 @@ class LinesWanted:
 def log_blocks(
     scheduler: _Source, app_id: str, wanted: LinesWanted, away: Callable[[str, str], None]
 ) -> Iterator[LogBlock]:
-    """The lines of an app that are asked for; refuses at the call what there is not.
+    """Yields the requested lines of an app; refuses unsupported requests at the call.
 
     Args:
-        away: called once for each outage while the lines are followed, with the name of the
-            backend and what it said.
+        away: called once for each outage while the lines are followed, with the name of the backend
+            and its message.
     """
     query = LogQuery(
         stream=Stream(wanted.streams) if wanted.streams is not None else Stream.COMBINED,

@@ -192,7 +192,7 @@ class AWSBatchScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         self._ticks.wait(timeout_s)
 
     def checkups(self, configured: "Configured | None" = None) -> "Sequence[Checkup]":
-        """What jobs here need."""
+        """Returns the checks of what jobs on AWS Batch need."""
         from ._checkups import checkups
 
         return checkups(lambda *home: self._account(home).batch, configured)
@@ -204,7 +204,7 @@ class AWSBatchScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         return RULES
 
     def refusal_rules(self) -> "Sequence[Rule]":
-        """What the words of this backend for refusing a launch mean."""
+        """Returns the rules for refusals by AWS Batch."""
         from ._causes import REFUSALS
 
         return REFUSALS

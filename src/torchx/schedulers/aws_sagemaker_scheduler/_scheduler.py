@@ -170,7 +170,7 @@ class AWSSageMakerScheduler(PublishedMethods, DockerWorkspaceMixin, Scheduler[Op
         return RULES
 
     def refusal_rules(self) -> "Sequence[Rule]":
-        """What the words of this backend for refusing a launch mean."""
+        """Returns the rules for refusals by SageMaker."""
         from ._causes import REFUSALS
 
         return REFUSALS

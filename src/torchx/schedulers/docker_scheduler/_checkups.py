@@ -35,7 +35,7 @@ def checkups(configured: Configured | None = None) -> list[Checkup]:
 
 
 def _if_it_answers(checkup: Checkup) -> Checkup:
-    """The same check, for which a daemon that is away is no news: another one tells that."""
+    """Wraps a check so that it does not report a missing daemon, which another check does."""
 
     def check() -> Finding:
         try:

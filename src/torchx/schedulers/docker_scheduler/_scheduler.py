@@ -149,7 +149,7 @@ class DockerScheduler(SdkContainers, DockerWorkspaceMixin, Scheduler[Opts]):
         return _follow.read_logs(self._daemon, _logs.sources_of(snapshot, replicas), query)
 
     def checkups(self, configured: "Configured | None" = None) -> "Sequence[Checkup]":
-        """What jobs here need."""
+        """Returns the checks of what jobs in containers need."""
         from ._checkups import checkups
 
         return checkups(configured)
@@ -161,7 +161,7 @@ class DockerScheduler(SdkContainers, DockerWorkspaceMixin, Scheduler[Opts]):
         return RULES
 
     def refusal_rules(self) -> "Sequence[Rule]":
-        """What the words of this backend for refusing a launch mean."""
+        """Returns the rules for refusals by Docker."""
         from ._causes import REFUSALS
 
         return REFUSALS

@@ -229,7 +229,7 @@ class KubernetesMCADScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         return RULES
 
     def refusal_rules(self) -> "Sequence[Rule]":
-        """What the words of this backend for refusing a launch mean."""
+        """Returns the rules for refusals by the cluster."""
         from torchx.schedulers._kube.apps.causes import REFUSALS
 
         return REFUSALS

@@ -267,7 +267,7 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         return read_logs(kube, place, replicas, query, start, kind.kind, kind.reader)
 
     def checkups(self, configured: "Configured | None" = None) -> "Sequence[Checkup]":
-        """What jobs here need."""
+        """Returns the checks of what jobs on Kubernetes need."""
         from ._checkups import checkups
 
         return checkups(configured)
@@ -279,7 +279,7 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         return RULES
 
     def refusal_rules(self) -> "Sequence[Rule]":
-        """What the words of this backend for refusing a launch mean."""
+        """Returns the rules for refusals by the cluster."""
         from torchx.schedulers._kube.apps.causes import REFUSALS
 
         return REFUSALS

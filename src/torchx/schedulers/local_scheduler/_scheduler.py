@@ -23,7 +23,7 @@ from torchx.schedulers.api import (
 from torchx.settings import ENV_TORCHX_KEEP_JOBS
 from torchx.specs.api import AppDef, AppDryRunInfo, AppState, CfgVal, RetryPolicy, runopts
 
-# imported where they are needed: what submits, looks and reads (8 of the 50 ms of a dry run)
+# imported where needed: code that submits, queries and reads (8 of the 50 ms of a dry run)
 from ._compat import (
     Planned,
     PopenProtocol,
@@ -59,7 +59,7 @@ logger = get_logger(__name__)
 
 
 def _memory_mb() -> int:
-    """What this machine has."""
+    """Returns the memory of this machine in MB."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20
 
 
@@ -119,7 +119,7 @@ class LocalScheduler(Scheduler[Opts]):
         return Opts.as_runopts()
 
     def _validate(self, app: AppDef, scheduler: str, cfg: object = None) -> None:
-        """A role without a resource is accepted: nothing is reserved on this machine."""
+        """Accepts a role without a resource: nothing is reserved on this machine."""
 
     def _submit_dryrun(self, app: AppDef, cfg: Opts) -> AppDryRunInfo[PopenRequest]:
         return AppDryRunInfo(self._to_popen_request(app, cfg), render_request)
@@ -217,18 +217,18 @@ class LocalScheduler(Scheduler[Opts]):
     ) -> PopenProtocol:
         """Starts one process. Subclasses override it to change what is run (release 0.7).
 
-        For a replica nothing is started yet: its supervisor runs what was asked for.
+        For a replica nothing is started yet: its supervisor starts the requested process.
         """
         if planning.get():
             return Planned([*args], env, cwd)
         return start_process(args, env, stdout, stderr, cwd)
 
     def _let_go_of_ended(self) -> None:
-        """Closes what connects this process with jobs that ended and were not looked at since."""
+        """Closes connections to jobs that have ended and were not queried since."""
         for app_id in [app.id for app in self._known_apps() if app.cut_off]:
             try:
                 self.look(app_id)
-            except OSError:  # of another job than the one that is started: its next look tells it
+            except OSError:  # of a job other than the one being started: its next query reports it
                 continue
 
     def _known_apps(self) -> "builtins.list[_LocalAppDef]":
@@ -237,7 +237,7 @@ class LocalScheduler(Scheduler[Opts]):
     # -- looking ----------------------------------------------------------------------------
 
     def look(self, app_id: str) -> AppSnapshot | None:
-        """What is known of a job; ``None`` if there is no record of it."""
+        """Returns the snapshot of a job; ``None`` if there is no record of it."""
         from ._client import settled_view
         from ._states import snapshot
 
@@ -254,7 +254,7 @@ class LocalScheduler(Scheduler[Opts]):
         return snapshot(record, view, store.errors(record, view))
 
     def look_all(self, cfg: Mapping[str, CfgVal] | None = None) -> Iterator[AppSnapshot]:
-        """All recorded jobs of this user, the latest first; of most only id, name and state."""
+        """Yields this user's recorded jobs, latest first; most with only id, name and state."""
         store = _store()
         running = [*_active(store)]
         running.sort(key=lambda item: -item[0].created_ns)
@@ -267,7 +267,7 @@ class LocalScheduler(Scheduler[Opts]):
             )
         seen = {record.app_id for record, _ in running}
         unknown = AppState.UNKNOWN
-        states = {**AppState.__members__}  # a plain dict is read in a third of the time
+        states = {**AppState.__members__}  # a plain dict is three times faster to read
         for row in store.finished():
             if row[0] not in seen:
                 state = states.get(row[2], unknown)
@@ -279,7 +279,7 @@ class LocalScheduler(Scheduler[Opts]):
                 )
 
     def describe_native(self, app_id: str) -> AppDryRunInfo[PopenRequest] | None:
-        """The request that was submitted, with its app."""
+        """Returns the submitted request, with its app."""
         known = self._apps.get(app_id)
         if known is not None and known.dryrun_info is not None:
             return known.dryrun_info
@@ -292,36 +292,36 @@ class LocalScheduler(Scheduler[Opts]):
         return info
 
     def recorded_request(self, app_id: str) -> "Mapping[str, Any] | None":
-        """What the record of the job holds."""
+        """Returns the content of the job's record."""
         record = _store().read(app_id)
         return record.data if record is not None and not record.damage else None
 
     def wait_for_change(self, app_id: str, timeout_s: float) -> None:
-        """Returns as soon as something happened to the job, at the latest after the time."""
+        """Returns when the job has changed, at the latest after the timeout."""
         from ._client import wait_for_change
 
         wait_for_change(_store(), app_id, timeout_s)
 
     def checkups(self, configured: "Configured | None" = None) -> "Sequence[Checkup]":
-        """What jobs here need."""
+        """Returns the checks of what local jobs need."""
         from ._checkups import checkups
 
         return checkups()
 
     def cause_rules(self) -> "Sequence[Rule]":
-        """Returns the rules for messages of AWS Batch."""
+        """Returns the rules for messages of the supervisor."""
         from ._causes import RULES
 
         return RULES
 
     def refusal_rules(self) -> "Sequence[Rule]":
-        """What the words of this backend for refusing a launch mean."""
+        """Returns the rules for refused launches."""
         from ._causes import REFUSALS
 
         return REFUSALS
 
     def wait_for_any_change(self, timeout_s: float) -> None:
-        """Returns as soon as a job was launched or something happened to one."""
+        """Returns when a job was launched or has changed."""
         from ._client import wait_for_any_change
 
         wait_for_any_change(_store(), timeout_s)
@@ -329,9 +329,9 @@ class LocalScheduler(Scheduler[Opts]):
     # -- ending -----------------------------------------------------------------------------
 
     def end(self, snapshot: AppSnapshot) -> None:
-        """Asks the supervisor of the job to end it, and lets what ends at once do so.
+        """Requests the end of the job from its supervisor, and waits for a moment.
 
-        A caller that looks once, right after it, then finds the job CANCELLED.
+        A query right after it then finds a job CANCELLED that ends at once.
         """
         from ._client import END_NOTICE_S, request_cancel, wait_for_lock
 
@@ -386,7 +386,7 @@ class LocalScheduler(Scheduler[Opts]):
     def read_logs(
         self, snapshot: AppSnapshot, replicas: Sequence[ReplicaKey], query: LogQuery
     ) -> Iterator[LogChunk]:
-        """Lines of these replicas by time, all attempts of each in their order."""
+        """Yields lines of these replicas by time, all attempts of each in order."""
         from ._client import Follower
         from ._logs import read
 
@@ -428,7 +428,7 @@ def _store() -> "Store":
 
 
 def _keep_to_limit() -> None:
-    """Removes records beyond the limit; the job that was launched does not depend on it."""
+    """Removes records beyond the limit; a failure does not affect the launched job."""
     try:
         size = os.stat(os.path.join(local_home(), "index")).st_size
         if size < _FEW_JOBS_BYTES and ENV_TORCHX_KEEP_JOBS not in os.environ:
@@ -441,7 +441,7 @@ def _keep_to_limit() -> None:
 
 
 def _active(store: "Store") -> "Iterator[tuple[JobRecord, AppState]]":
-    """The jobs that have not been seen to finish, and their states."""
+    """Yields the jobs not known to have finished, and their states."""
     active = store.active()
     if not active:
         return

@@ -151,7 +151,7 @@ class LsfScheduler(WorkspaceMixin[None], Scheduler[LsfOpts]):
         self._apps.wait_for_change(app_id, timeout_s)
 
     def checkups(self, configured: "Configured | None" = None) -> "Sequence[Checkup]":
-        """What jobs here need."""
+        """Returns the checks of what jobs on LSF need."""
         from ._checkups import checkups
 
         return checkups(configured)
@@ -163,7 +163,7 @@ class LsfScheduler(WorkspaceMixin[None], Scheduler[LsfOpts]):
         return RULES
 
     def refusal_rules(self) -> "Sequence[Rule]":
-        """What the words of this backend for refusing a launch mean."""
+        """Returns the rules for refusals by LSF."""
         from ._causes import REFUSALS
 
         return REFUSALS

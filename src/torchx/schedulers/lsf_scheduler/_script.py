@@ -226,7 +226,7 @@ exit "$torchx_code"
 
 @light_dataclass(frozen=True)
 class Launch:
-    """How the replicas of one role are run in a runtime."""
+    """The commands that run the replicas of one role in a runtime."""
 
     runtime: str
     words: tuple[str, ...]

@@ -59,7 +59,7 @@ def checkups(configured: Configured | None = None) -> list[Checkup]:
 
 
 def _told(argv: Sequence[str], read: Callable[[str], Finding], without: str) -> Finding:
-    """What a program's answer tells, of which jobs have no need, or which others miss as well."""
+    """Interprets the output of an optional program, or of one that other checks also miss."""
     try:
         text = PROGRAMS.ask(argv, timeout_s=PROGRAM_S, pauses_s=())
     except (BackendUnavailable, CommandFailed):
@@ -95,7 +95,7 @@ def _clock() -> Finding:
 
 
 def _config_time_s(text: str) -> float | None:
-    """When the controller gave its configuration, which it says first, in our time zone."""
+    """Parses the time of the controller's configuration, in our time zone."""
     found = re.match(r"Configuration data as of (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)", text)
     return datetime.fromisoformat(found[1]).timestamp() if found else None
 
@@ -123,7 +123,7 @@ def _partitions(wanted: str | None) -> Finding:
 
 
 def _account(wanted: str | None) -> Finding:
-    """The accounts that the user may name; whether one must be named, no program tells."""
+    """Checks the user's accounts; whether one is required, no program reports."""
     if missing_programs(["sacctmgr"]):
         return neutral("`sacctmgr`, which tells accounts, is not on PATH")
 

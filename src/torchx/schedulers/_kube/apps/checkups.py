@@ -48,7 +48,7 @@ def checkups_of(
 
     Args:
         rights: the permissions that a user needs.
-        more: further checks of a scheduler, by their names; `rights` takes the place of ours.
+        more: further checks of a scheduler, by their names; `rights` replaces ours.
         configured: may name kubeconfig, context and namespace.
     """
     where = configured.text("kubeconfig"), configured.text("context")
@@ -113,7 +113,7 @@ def _namespace(client: KubeClient, namespace: str) -> Finding:
 
 
 def check_rights(client: KubeClient, namespace: str, rights: Sequence[Right]) -> Finding:
-    """Which of these rights the user lacks in a namespace."""
+    """Checks that the user has these permissions in a namespace."""
     try:
         denied = [
             f"{verb} {kind.plural}{'/' + sub if sub else ''}"
