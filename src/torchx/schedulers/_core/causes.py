@@ -176,11 +176,11 @@ def _of_failure(
         where = f" ({trace.place})" if trace.place else ""
         evidence.append(Evidence("exception", trace.exception + where))
     evidence += [Evidence("log", line) for line in trace.last_lines]
-    found = (
-        _by_words(snapshot, failed, rules.words)
-        or matched(rules.output, _telling(trace), failed.exit_code)
-        or _by_exit(failed, trace)
-    )
+    found = _by_words(snapshot, failed, rules.words)
+    if found is None or found.cause is Cause.APP_ERROR:  # what it printed says more
+        printed = matched(rules.output, _telling(trace), failed.exit_code)
+        exact = None if trace.exception else found
+        found = printed or exact or _by_exit(failed, trace)
     return Explanation(
         state=snapshot.state,
         cause=found.cause,

@@ -17,7 +17,7 @@ from torchx.schedulers.causes import Cause, Explanation, Rule
 
 CASES_AT_LEAST = 15
 INVENTED = "invented"
-_SOURCES = ("recorded", "https://", "src/torchx/", INVENTED)
+SOURCES = ("recorded", "https://", "src/torchx/", INVENTED)
 
 
 class Case(NamedTuple):
@@ -46,4 +46,4 @@ def check(case: Case, make: Callable[..., AppSnapshot], words: Sequence[Rule]) -
     assert found.cause is Cause(case.cause), f"{found.line!r} of {found.evidence}"
     assert "\n" not in found.line
     assert "{" not in found.line.replace("{app}", "")
-    assert case.source.startswith(_SOURCES), case.source
+    assert case.source.startswith(SOURCES), case.source
