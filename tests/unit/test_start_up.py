@@ -71,7 +71,8 @@ def test_the_package_alone_loads_its_version_and_nothing_else() -> None:
 
 def test_a_runner_comes_without_events_and_what_is_for_logs_and_failures() -> None:
     loaded = loaded_by("torchx.runner")
-    unused = {"torchx.runner.events", "torchx.runner._watching", "torchx.schedulers._core.verbs"}
+    unused = {"torchx.runner.events", "torchx.runner._watching"}
+    unused |= {f"torchx.schedulers._core.{name}" for name in ("failures", "reading")}
     assert loaded.isdisjoint(unused | {"logging", "threading"})
 
 

@@ -5,14 +5,20 @@ from collections.abc import Iterable
 from typing import BinaryIO, Literal
 
 from torchx._filesystem import filesystem
-from torchx._projects.messages import LEAVE_OUT, unreadable
 from torchx._startup.lazy_logger import get_logger
+from torchx.errors import UnreadableWorkspace
 
 Kind = Literal["file", "dir", "link"]
 
 WARN_ABOVE_BYTES = 1 << 30
 
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+
+LEAVE_OUT = (
+    "leave it out with a line in the ignore file of its project: `.torchxignore`, or"
+    " `.dockerignore` if the project has only that"
+)
+"""Advice about a file; where both are there, the second is not read."""
 
 logger = get_logger(__name__)
 
@@ -165,3 +171,14 @@ def size_text(size: float) -> str:
     while (size := size / 1024) >= 1024 and len(units) > 1:
         units.pop()
     return f"{size:,.1f} {units[-1]}"
+
+
+def unreadable(path: str, err: Exception) -> UnreadableWorkspace:
+    """An error for a file or folder that is in the workspace and cannot be read."""
+    if isinstance(err, FileNotFoundError):
+        why = "it was there a moment ago and is gone"
+    else:
+        why = str(getattr(err, "strerror", None) or err)
+    return UnreadableWorkspace(
+        f"cannot read `{path}` of the workspace: {why}; make it readable, or {LEAVE_OUT}"
+    )

@@ -1,66 +1,23 @@
-"""Ignore files: the documented grammar of ``.dockerignore``, compiled for walking a tree.
+"""Ignore files: what their patterns say of each folder and file, for walking a tree.
 
-https://docs.docker.com/build/concepts/context/#dockerignore-files is the grammar: one pattern in a
-line, the last one that matches a path or a folder above it decides, ``!`` takes a path in again,
-``*`` and ``?`` stay within a folder, ``**`` is any number of folders. The patterns themselves are
-those of Go's ``filepath.Match``.
+The last pattern that matches a path or a folder above it decides, and ``!`` takes a path in again.
 """
 
 import posixpath
 import re
 from collections.abc import Callable, Iterable, Sequence
 
-from torchx._startup.dataclass import light_dataclass
-from torchx.errors import InvalidInput
+from torchx._projects.patterns import (
+    SPECIAL,
+    Pattern,
+    literal_of,
+    literal_pattern,
+    part_matcher,
+    to_regex,
+)
 
 DEFAULT_SKIPPED = frozenset({".git", "__pycache__", ".torchx", ".torchxslurmjobdirs"})
 """Names that are left out unless a ``!`` pattern has the very name as one of its parts."""
-
-_SPECIAL = frozenset("*?[]\\")
-
-
-@light_dataclass(frozen=True)
-class Pattern:
-    """One line of an ignore file, without ``!``, normalized.
-
-    >>> parse("!/a//b/")
-    [Pattern(text='a/b', takes_in=True)]
-    """
-
-    text: str
-    takes_in: bool
-
-
-def parse(text: str, source: str = "the ignore file") -> list[Pattern]:
-    """The patterns of an ignore file, in order.
-
-    Args:
-        text: its content.
-        source: its name, for messages.
-
-    Raises:
-        InvalidInput: for a pattern that is malformed; names the line.
-    """
-    patterns = []
-    for number, line in enumerate(text.removeprefix("\ufeff").split("\n"), 1):
-        if line.startswith("#") or not line.strip():
-            continue
-        written = line.strip()
-        takes_in = written.startswith("!")
-        body = written[takes_in:].strip()
-        try:
-            pattern = _normalized(body)
-            for part in pattern.split("/"):
-                _regex(part)
-        except ValueError as err:
-            msg = (
-                f"line {number} of {source} has the pattern `{written}`: {err}; a `\\` in front"
-                " takes a character as it is"
-            )
-            raise InvalidInput(msg) from None
-        if pattern not in (".", ""):
-            patterns.append(Pattern(pattern, takes_in))
-    return patterns
 
 
 class Rules:
@@ -106,7 +63,7 @@ class Rules:
     def of_one_name(self) -> "dict[str, Callable[[str], object]]":
         """The patterns that leave out one name in the root, each with its test of a name."""
         return {
-            p.text: _part_matcher(p.text)
+            p.text: part_matcher(p.text)
             for p in self._patterns
             if not p.takes_in and "/" not in p.text and p.text.strip("*")
         }
@@ -152,7 +109,7 @@ class Rules:
 
 
 def _names_in(pattern: Pattern) -> set[str]:
-    literals = (_literal(part) for part in pattern.text.split("/"))
+    literals = (literal_of(part) for part in pattern.text.split("/"))
     return {name for name in literals if name is not None}
 
 
@@ -173,16 +130,6 @@ def _descend(rules: Rules, folders: Iterable[str]) -> "Scope | None":
         if scope is not None:
             scope = scope.enter(folder)[1]
     return scope
-
-
-def literal_pattern(path: str) -> str:
-    r"""The line of an ignore file that matches one path and what is in it.
-
-    >>> print(literal_pattern("#a/b[1].pt"))
-    \#a/b\[1\].pt
-    """
-    text = re.sub(r"([*?\[\]\\])", r"\\\1", path)
-    return f"\\{text}" if text.startswith(("#", "!")) else text
 
 
 _Test = tuple[
@@ -257,7 +204,7 @@ class _Parts:
 
     def __init__(self, text: str) -> None:
         self.parts = text.split("/")
-        self._folders = [_part_matcher(p) for p in self.parts[:-1]]
+        self._folders = [part_matcher(p) for p in self.parts[:-1]]
 
     def matches_folder(self, folder: tuple[str, ...]) -> bool:
         return all(m(f) for m, f in zip(self._folders, folder, strict=True))
@@ -270,7 +217,7 @@ class _Group:
         self.takes_in = patterns[0].takes_in
         self._index = index
         self._texts = [p.text.split("/") for p in patterns]
-        self._prefixes = [[_part_matcher(p) for p in _before_stars(t)] for t in self._texts]
+        self._prefixes = [[part_matcher(p) for p in _before_stars(t)] for t in self._texts]
         self.by_depth: dict[int, list[_Parts]] = {}
         self._names: list[str] = []
         paths: list[str] = []
@@ -282,7 +229,7 @@ class _Group:
             elif text.startswith("**/") and "/" not in text[3:] and "**" not in text[3:]:
                 self._names.append(text[3:])
             else:
-                paths.append(_regex(text))
+                paths.append(to_regex(text))
         self._paths = re.compile("|".join(paths), re.DOTALL).fullmatch if paths else None
         self.for_any_folder = self._test(())
 
@@ -301,13 +248,13 @@ class _Group:
     def _test(self, more: Iterable[str]) -> _Test | None:
         names, ends, regexes = set(), [], []
         for part in (*self._names, *more):
-            literal = _literal(part)
+            literal = literal_of(part)
             if literal is not None:
                 names.add(literal)
-            elif part[0] == "*" and not _SPECIAL & {*part[1:]}:
+            elif part[0] == "*" and not SPECIAL & {*part[1:]}:
                 ends.append(part[1:])
             else:
-                regexes.append(_regex(part))
+                regexes.append(to_regex(part))
         if not (names or ends or regexes or self._paths):
             return None
         by_name = re.compile("|".join(regexes), re.DOTALL).fullmatch if regexes else None
@@ -324,15 +271,6 @@ def _groups(patterns: Sequence[Pattern]) -> list[_Group]:
     return [_Group(i, run) for i, run in enumerate(runs)]
 
 
-def _normalized(body: str) -> str:
-    if not body:
-        msg = "nothing follows the `!`"
-        raise ValueError(msg)
-    if body[0] == "/":  # a path from the root cannot go above it
-        return posixpath.normpath("/" + body.lstrip("/"))[1:]
-    return posixpath.normpath(body)
-
-
 def _before_stars(parts: list[str]) -> list[str]:
     """The parts in front of the first one that stands for any number of folders."""
     return parts[: next((i for i, p in enumerate(parts) if "**" in p), len(parts))]
@@ -345,85 +283,3 @@ def _may_match_below(
     if not all(matches(name) for matches, name in zip(prefix, folder, strict=False)):
         return False
     return len(prefix) < len(parts) or len(parts) > len(folder)
-
-
-def _literal(part: str) -> str | None:
-    """The one name that a part matches; ``None`` if it matches several."""
-    if _SPECIAL & {*part}:
-        if re.search(r"(?<!\\)(?:\\\\)*[*?\[]", part):
-            return None
-        return re.sub(r"\\(.)", r"\1", part, flags=re.DOTALL)
-    return part
-
-
-def _part_matcher(part: str) -> Callable[[str], object]:
-    literal = _literal(part)
-    if literal is not None:
-        return literal.__eq__
-    return re.compile(_regex(part), re.DOTALL).fullmatch
-
-
-def _regex(pattern: str) -> str:
-    """A regular expression for the whole of what a pattern matches.
-
-    Raises:
-        ValueError: if the pattern is malformed.
-    """
-    if pattern.startswith("**") and not _SPECIAL & {*pattern[2:]}:
-        rest = pattern[2:]
-        return f"(?:.*/)?{re.escape(rest[1:])}" if rest[:1] == "/" else f".*{re.escape(rest)}"
-    out = []
-    at = 0
-    while at < len(pattern):
-        char = pattern[at]
-        at += 1
-        if char == "*" and pattern[at : at + 1] == "*":
-            at += 2 if pattern[at + 1 : at + 2] == "/" else 1
-            out.append("(?:.*/)?" if at < len(pattern) else ".*")
-        elif char == "*":
-            out.append("[^/]*")
-        elif char == "?":
-            out.append("[^/]")
-        elif char == "[":
-            at, chars = _chars(pattern, at)
-            out.append(chars)
-        elif char == "\\":
-            if at == len(pattern):
-                msg = "nothing follows the `\\`"
-                raise ValueError(msg)
-            out.append(re.escape(pattern[at]))
-            at += 1
-        else:
-            out.append(re.escape(char))
-    return "".join(out)
-
-
-def _chars(pattern: str, at: int) -> tuple[int, str]:
-    """Reads ``[a-z]`` from behind the bracket; gives where it ends, and the regular expression."""
-    negated = pattern[at : at + 1] == "^"
-    at += negated
-    ranges: list[str] = []
-    while not (ranges and pattern[at : at + 1] == "]"):
-        at, low = _one_char(pattern, at)
-        high = low
-        if pattern[at : at + 1] == "-":
-            at, high = _one_char(pattern, at + 1)
-        if low > high:
-            msg = f"the range `{low}-{high}` is empty"
-            raise ValueError(msg)
-        ranges.append(f"{re.escape(low)}-{re.escape(high)}")
-    return at + 1, f"(?!/)[{'^' if negated else ''}{''.join(ranges)}]"
-
-
-def _one_char(pattern: str, at: int) -> tuple[int, str]:
-    char = pattern[at : at + 1]
-    if char == "\\":
-        at += 1
-        char = pattern[at : at + 1]
-    elif char in ("-", "]"):
-        msg = f"`{char}` between `[` and `]` needs a `\\` in front"
-        raise ValueError(msg)
-    if not char:
-        msg = "`[` without `]`"
-        raise ValueError(msg)
-    return at + 1, char

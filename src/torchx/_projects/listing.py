@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from torchx._projects import walk as _walk
-from torchx._projects.messages import unreadable
+from torchx._projects.entry import unreadable
 
 Folder = tuple[str, list[str], dict[str, Mapping[str, Any]]]
 

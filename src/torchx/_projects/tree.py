@@ -5,20 +5,17 @@ import posixpath
 import stat
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from torchx._filesystem import filesystem
 from torchx._home import home_dir
 from torchx._projects import walk as _walk
-from torchx._projects.entry import Entry, size_text
-from torchx._projects.ignore import Rules, literal_pattern
-from torchx._projects.messages import unreadable
+from torchx._projects.entry import Entry, size_text, unreadable
+from torchx._projects.ignore import Rules
+from torchx._projects.patterns import literal_pattern
 from torchx._projects.top_only import warn_of_top_only
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import InvalidInput, WorkspaceNotFound
-
-if TYPE_CHECKING:
-    from torchx._projects.ignore import Rules
 
 IGNORE_FILES = (_walk.TORCHX_IGNORE, _walk.DOCKER_IGNORE)
 """The first that a project has in its root says what is left out."""

@@ -8,8 +8,9 @@ from collections.abc import Callable, Container, Iterator
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from torchx._projects.ignore import Rules, Scope, parse
-from torchx._projects.messages import unreadable
+from torchx._projects.entry import unreadable
+from torchx._projects.ignore import Rules, Scope
+from torchx._projects.patterns import parse
 from torchx.errors import InvalidInput
 
 TORCHX_IGNORE = ".torchxignore"

@@ -35,6 +35,9 @@ else:
 _LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 """The levels that have a method, with the numbers of ``logging``."""
 
+_UNSHOWN = {"extra"}
+"""Arguments of these methods that plain lines do not show: they are for handlers on terminals."""
+
 
 class _Plain:
     """A method that writes a line without ``logging``, unless it is asked for more than that."""
@@ -45,7 +48,7 @@ class _Plain:
         self._level = level
 
     def __call__(self, message: object, *args: object, **more: object) -> None:
-        if more:
+        if more and more.keys() != _UNSHOWN:
             configure_now()
             import logging
 

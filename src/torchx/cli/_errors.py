@@ -42,6 +42,7 @@ _NOT_USAGE = (
     "ConfigMissing",
     "LogsNotFound",
     "RefusedByRegistry",
+    "ReplicaNotRunning",
     "UnknownApp",
 )
 

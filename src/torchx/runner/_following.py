@@ -44,7 +44,7 @@ class LogCursor:
         data = self._rest + b"".join(self._new_bytes(snapshot))
         end = len(data) if over else data.rfind(b"\n") + 1
         self._rest = data[end:]
-        lines = logs.lines_in(data[:end].decode("utf-8", "replace"))
+        lines = logs.split_lines(data[:end].decode("utf-8", "replace"))
         return [line for line in lines if self._pattern is None or self._pattern.search(line)]
 
     def _new_bytes(self, snapshot: "AppSnapshot") -> Iterator[bytes]:

@@ -3,10 +3,11 @@
 import functools
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from torchx._startup.dataclass import MISSING, field, fields, light_dataclass
+from torchx.errors import InvalidInput
 from torchx.specs.api import CfgVal, InvalidRunConfigException, cases, runopts
 
 if TYPE_CHECKING:
@@ -160,6 +161,34 @@ class StructuredOpts(Mapping[str, CfgVal]):
         if not isinstance(other, Mapping):
             return NotImplemented
         return {**self, **other}
+
+
+def resolve_cfg(opts: runopts, cfg: Any) -> Any:
+    """The options in full; a client's own object in place of a mapping (NeMo-Run) is left as is."""
+    if cfg is None:
+        cfg = {}
+    if isinstance(cfg, Mapping):
+        return opts.resolve(cfg)
+    if isinstance(cfg, (str, bytes, int, float, Sequence)):
+        msg = (
+            f"cfg must be a mapping of option names to values, given: {cfg!r}. "
+            "`Runner.cfg_from_str` makes one from text"
+        )
+        raise InvalidInput(msg)
+    return cfg
+
+
+def opts_type_of(cls: type, interface: type) -> type[StructuredOpts] | None:
+    """The ``StructuredOpts`` subclass in the first ``interface[...]`` among the bases."""
+    for base in cls.__mro__:
+        for generic in base.__dict__.get("__orig_bases__", ()):
+            if typing.get_origin(generic) is interface:
+                (arg,) = typing.get_args(generic)
+                if not isinstance(arg, type) or typing.get_origin(arg) is not None:
+                    return None
+                concrete = issubclass(arg, StructuredOpts) and arg is not StructuredOpts
+                return arg if concrete else None
+    return None
 
 
 class _Field:

@@ -2,18 +2,16 @@
 
 import abc
 import time
-import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from torchx._retry import with_retries
 from torchx._startup.lazy_logger import get_logger
-from torchx.errors import InvalidInput, TorchXError, UnknownApp, UnsupportedRequest
+from torchx.errors import InvalidInput, TorchXError, UnsupportedRequest
 from torchx.schedulers import SCHEDULER_ALIASES
 from torchx.schedulers._core import logs, many
 from torchx.schedulers._core.checks import (
     check_app,
-    check_query,
     ends_on_failure,
     fields_left_out,
 )
@@ -25,7 +23,12 @@ from torchx.schedulers._core.executing import (
 )
 from torchx.schedulers._core.exits import from_shell, one_line_json
 from torchx.schedulers._core.log_query import LogChunk, LogKey, LogQuery
-from torchx.schedulers._core.logs import merge_by_time
+from torchx.schedulers._core.logs import (
+    filter_regex,
+    merge_by_time,
+    split_lines,
+    split_lines_iterator,
+)
 from torchx.schedulers._core.looking import forget, one_look, seen
 from torchx.schedulers._core.responses import (
     DescribeAppResponse,
@@ -41,11 +44,11 @@ from torchx.schedulers._core.snapshot import (
     ReplicaKey,
     ReplicaSnapshot,
     describe_failure,
-    select_replicas,
     to_response,
     to_row,
 )
-from torchx.schedulers._structured_opts import StructuredOpts
+from torchx.schedulers._structured_opts import StructuredOpts, opts_type_of
+from torchx.schedulers._structured_opts import resolve_cfg as resolve_cfg
 from torchx.specs.api import (
     NONE,
     NULL_RESOURCE,
@@ -65,9 +68,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from torchx.schedulers._core.causes import Explanation, Rule
-    from torchx.schedulers._core.checkups import Checkup
+    from torchx.schedulers._core.checkups import Checkup, Configured
     from torchx.schedulers._core.ports import PortConnection
-    from torchx.schedulers._core.verbs import LogReader
+    from torchx.schedulers._core.reading import LogReader
 
 __all__ = [
     "DAYS_IN_2_WEEKS",
@@ -169,7 +172,7 @@ class Scheduler(abc.ABC, Generic[T]):
             check_app(app, features, shown)
             for text in fields_left_out(app, features):
                 logger.warning("`%s` leaves out %s", shown, text)
-        opts_type = _opts_type(type(self))
+        opts_type = opts_type_of(type(self), Scheduler)
         if opts_type is not None and isinstance(resolved, Mapping):
             resolved = opts_type.from_cfg(resolved)
         info = self._submit_dryrun(app, resolved)
@@ -282,10 +285,11 @@ class Scheduler(abc.ABC, Generic[T]):
                 return []
             if not snapshot.failures:
                 return []
-            from torchx.schedulers._core import verbs
+            from torchx.schedulers._core import failures
 
             reader = _log_reader(self, snapshot)
-            return verbs.failed_replicas(verbs.with_causes(snapshot, reader), reader, max_lines)
+            explained = failures.with_causes(snapshot, reader)
+            return failures.failed_replicas(explained, reader, max_lines)
 
     def cause_rules(self) -> "Sequence[Rule]":
         """Hook: what this backend's words for waits and failures mean, the most exact first."""
@@ -295,8 +299,12 @@ class Scheduler(abc.ABC, Generic[T]):
         """Hook: what this backend's words for refusing a launch mean, the most exact first."""
         return ()
 
-    def checkups(self) -> "Sequence[Checkup]":
-        """Hook: what ``torchx doctor`` checks; each check runs on its own and may take seconds."""
+    def checkups(self, configured: "Configured | None" = None) -> "Sequence[Checkup]":
+        """Hook: what ``torchx doctor`` checks; each check runs on its own and may take seconds.
+
+        Args:
+            configured: options and images of the user's config files, which are checked as well.
+        """
         return ()
 
     def explain(self, app_id: str) -> "Explanation | None":
@@ -477,12 +485,11 @@ class Scheduler(abc.ABC, Generic[T]):
         """
         if not _has(self, "read_logs"):
             raise self._unsupported("log_iter")
-        times = {"since": since, "until": until}
-        return logs.lines_of(
-            _log_blocks(
-                self, app_id, [(role_name, k)], regex, times, should_tail, streams, None, None
-            )
-        )
+        from torchx.schedulers._core.reading import LinesWanted, log_blocks
+
+        replicas = [(role_name, k)]
+        wanted = LinesWanted(replicas, regex, since, until, should_tail, streams)
+        return logs.lines_of(log_blocks(self, app_id, wanted, _report_outage))
 
     def log_blocks(
         self,
@@ -509,10 +516,12 @@ class Scheduler(abc.ABC, Generic[T]):
         # an override of the published method wins over this faster way
         if not _defines(self, "read_logs"):
             raise self._unsupported("log_blocks")
-        times = {"since": since, "until": until}
-        return _log_blocks(
-            self, app_id, replicas, regex, times, should_tail, streams, attempt, tail_lines
+        from torchx.schedulers._core.reading import LinesWanted, log_blocks
+
+        wanted = LinesWanted(
+            replicas, regex, since, until, should_tail, streams, attempt, tail_lines
         )
+        return log_blocks(self, app_id, wanted, _report_outage)
 
     def verify_logs(self, app_id: str, replicas: Sequence[ReplicaKey] | None = None) -> _LogReports:
         """Whether every line that the replicas wrote is in the logs.
@@ -531,66 +540,29 @@ class Scheduler(abc.ABC, Generic[T]):
         return [to_row(snapshot) for snapshot in self.look_all(cfg)]
 
 
-def _log_blocks(
-    scheduler: Scheduler[Any],
-    app_id: str,
-    wanted: Sequence[ReplicaKey] | None,
-    regex: str | None,
-    times: "dict[str, datetime | None]",
-    follow: bool,
-    streams: Stream | None,
-    attempt: int | None,
-    tail_lines: int | None,
-) -> Iterator[LogBlock]:
-    from torchx.schedulers._core import verbs
+def _report_outage(backend: str, words: str) -> None:
+    from torchx._outages import told_by_others
 
-    query = LogQuery(
-        stream=Stream(streams) if streams is not None else Stream.COMBINED,
-        since_ns=logs.to_ns(times["since"]),
-        until_ns=logs.to_ns(times["until"]),
-        follow=follow,
-        attempt=attempt,
-    )
-    check_query(query, scheduler.features, scheduler.backend)
-    pattern = logs.compiled(regex) if regex is not None else None
-    snapshot = scheduler.look_for_logs(app_id)
-    if snapshot is None:
-        raise UnknownApp(f"`{scheduler.backend}` does not know app `{app_id}`")
-    replicas = select_replicas(snapshot, wanted)
-    verbs.check_attempt(snapshot, replicas, attempt)
-
-    def report_outage(words: str) -> None:
-        from torchx._outages import told_by_others
-
-        log = logger.debug if told_by_others.get() else logger.warning
-        log("the logs of `%s` are interrupted, trying again: %s", scheduler.backend, words)
-
-    reader = _log_reader(scheduler, snapshot)
-    assert reader is not None  # `features.logs` was checked
-    return reader.blocks(replicas, query, pattern, tail_lines, report_outage)
+    log = logger.debug if told_by_others.get() else logger.warning
+    log("the logs of `%s` are interrupted, trying again: %s", backend, words)
 
 
 def _explained(scheduler: Scheduler[Any], snapshot: AppSnapshot) -> AppSnapshot:
     """The snapshot with the exceptions that the first failed replicas printed."""
     if snapshot.fatal is None or snapshot.cancelled:
         return snapshot
-    from torchx.schedulers._core.verbs import with_causes
+    from torchx.schedulers._core.failures import with_causes
 
     return with_causes(snapshot, _log_reader(scheduler, snapshot))
 
 
 def _log_reader(scheduler: Scheduler[Any], snapshot: AppSnapshot) -> "LogReader | None":
     """Reads the lines of one app; ``None`` where the scheduler has no logs."""
-    features = scheduler.features
-    if not _has(scheduler, "read_logs") or not features.logs:
+    if not _has(scheduler, "read_logs") or not scheduler.features.logs:
         return None
-    from torchx.schedulers._core.verbs import LogReader
+    from torchx.schedulers._core.reading import reader_of
 
-    return LogReader(
-        lambda replicas, query: scheduler.read_logs(snapshot, replicas, query),
-        features.separate_streams,
-        features.attempts,
-    )
+    return reader_of(scheduler, snapshot)
 
 
 _VERBS = {"look": "describe", "read_logs": "log_iter"}
@@ -610,48 +582,6 @@ def _has(scheduler: Scheduler[Any], hook: str) -> bool:
     return getattr(type(scheduler), hook, None) is not getattr(Scheduler, hook)
 
 
-def filter_regex(regex: str, data: Iterable[str]) -> Iterable[str]:
-    """Items in which the expression is found, lazily.
-
-    >>> list(filter_regex("b+", ["abb", "a"]))
-    ['abb']
-    """
-    import re
-
-    found = re.compile(regex).search
-    return (item for item in data if found(item))
-
-
-def split_lines(text: str) -> list[str]:
-    r"""Lines with their ``\n``; ``\r`` is left alone.
-
-    >>> split_lines("p\nq")
-    ['p\n', 'q']
-    """
-    return logs.lines_in(text)
-
-
-def split_lines_iterator(chunks: Iterable[str]) -> Iterable[str]:
-    """Lines of each chunk; a line that spans two chunks comes in two pieces."""
-    for chunk in chunks:
-        yield from split_lines(chunk)
-
-
-def resolve_cfg(opts: runopts, cfg: Any) -> Any:
-    """The options in full; a client's own object in place of a mapping (NeMo-Run) is left as is."""
-    if cfg is None:
-        cfg = {}
-    if isinstance(cfg, Mapping):
-        return opts.resolve(cfg)
-    if isinstance(cfg, (str, bytes, int, float, Sequence)):
-        msg = (
-            f"cfg must be a mapping of option names to values, given: {cfg!r}. "
-            "`Runner.cfg_from_str` makes one from text"
-        )
-        raise InvalidInput(msg)
-    return cfg
-
-
 def _overridden_below(cls: type, method: str, hook: str) -> bool:
     """Whether a subclass defines the method anew, below the class that defines the hook."""
     for base in cls.__mro__:
@@ -660,16 +590,3 @@ def _overridden_below(cls: type, method: str, hook: str) -> bool:
         if method in base.__dict__:
             return True
     return False
-
-
-def _opts_type(cls: type) -> type[StructuredOpts] | None:
-    """The ``StructuredOpts`` subclass in the first ``Scheduler[...]`` among the bases."""
-    for base in cls.__mro__:
-        for generic in base.__dict__.get("__orig_bases__", ()):
-            if typing.get_origin(generic) is Scheduler:
-                (arg,) = typing.get_args(generic)
-                if not isinstance(arg, type) or typing.get_origin(arg) is not None:
-                    return None
-                concrete = issubclass(arg, StructuredOpts) and arg is not StructuredOpts
-                return arg if concrete else None
-    return None

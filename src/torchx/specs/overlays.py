@@ -10,10 +10,8 @@ Dicts are merged, lists are appended to, everything else is overwritten. The key
 ``JOIN("x", on="name")`` and ``DEL("x")`` say otherwise for one field.
 """
 
-import copy
 import dataclasses
 import os
-from collections.abc import Iterable
 from enum import Enum
 from typing import Any
 
@@ -22,202 +20,15 @@ from torchx._startup.lazy_logger import get_logger
 from torchx.errors import InvalidInput
 from torchx.errors import OverlayTypeError as OverlayTypeError
 from torchx.specs._app import AppDef, Role
+from torchx.specs._overlay_merge import DEL as DEL
+from torchx.specs._overlay_merge import JOIN as JOIN
+from torchx.specs._overlay_merge import PUT as PUT
+from torchx.specs._overlay_merge import Overlay, field_of, merge
+from torchx.specs._overlay_merge import apply_overlay as apply_overlay
 
 logger = get_logger(__name__)
 
-_Overlay = dict[str, Any]
-
-_PUT = "__put__:"
-_DEL = "__del__:"
-_JOIN = "__join__:"
 _MARKER = "__torchx_overlays__"
-_ABSENT = object()
-
-
-def PUT(key: str) -> str:
-    """Key of an overlay that replaces the field instead of merging into it.
-
-    >>> base = {"tags": ["old"]}
-    >>> apply_overlay(base, {PUT("tags"): ["new"]})
-    >>> base
-    {'tags': ['new']}
-    """
-    return f"{_PUT}{key}"
-
-
-def DEL(key: str) -> str:
-    """Key of an overlay that removes the field; its value is ignored.
-
-    >>> base = {"keep": 1, "drop": 2}
-    >>> apply_overlay(base, {DEL("drop"): None})
-    >>> base
-    {'keep': 1}
-    """
-    return f"{_DEL}{key}"
-
-
-def JOIN(key: str, *, on: str) -> str:
-    """Key of an overlay that merges the items of a list which agree in the field ``on``.
-
-    >>> base = {"containers": [{"name": "main", "image": "v1"}]}
-    >>> apply_overlay(base, {JOIN("containers", on="name"): [{"name": "main", "cpu": 1}]})
-    >>> base
-    {'containers': [{'name': 'main', 'image': 'v1', 'cpu': 1}]}
-
-    Raises:
-        ValueError: if the field holds a ``:``, which ends it in the stored key, or ``on`` is empty.
-    """
-    if ":" in key or not on:
-        msg = f"JOIN({key!r}, on={on!r}): the field must not hold `:`, and `on` must not be empty"
-        raise InvalidInput(msg)
-    return f"{_JOIN}{key}:{on}"
-
-
-def _is_operator(key: Any) -> bool:
-    return isinstance(key, str) and key.startswith((_PUT, _DEL, _JOIN))
-
-
-def _field_of(key: str) -> str:
-    """The field that a key speaks of."""
-    if key.startswith(_PUT):
-        return key[len(_PUT) :]
-    if key.startswith(_DEL):
-        return key[len(_DEL) :]
-    if key.startswith(_JOIN):
-        return key[len(_JOIN) :].partition(":")[0]
-    return key
-
-
-def apply_overlay(base: dict[str, Any], overlay: _Overlay, *, _resolve: bool = True) -> None:
-    """Merges an overlay into a request, in place. The overlay is left as it is.
-
-    Args:
-        _resolve: internal; ``False`` keeps operators as keys, for overlays that accumulate.
-
-    Raises:
-        TypeError: if a container meets something else, or a JOIN finds no list of dicts. The
-            request is as it was then.
-        ValueError: if a JOIN key is malformed.
-    """
-    _commit(base, _merge(base, overlay, _resolve))
-
-
-def _commit(base: dict[str, Any], merged: dict[str, Any]) -> None:
-    """Makes ``base`` equal to ``merged``; dicts inside stay the same objects."""
-    for key, value in merged.items():
-        held = base.get(key)
-        if isinstance(held, dict) and isinstance(value, dict) and held is not value:
-            _commit(held, value)
-            merged[key] = held
-    base.clear()
-    base.update(merged)
-
-
-def _merge(base: dict[str, Any], overlay: _Overlay, resolve: bool) -> dict[str, Any]:
-    """A new dict; what the overlay does not touch is shared with ``base``."""
-    merged = dict(base)
-    operators: dict[str, list[str]] = {}
-    for key in merged:
-        if _is_operator(key):
-            operators.setdefault(_field_of(key), []).append(key)
-    for key, value in overlay.items():
-        field = _field_of(key) if _is_operator(key) else key
-        stored = operators.pop(field, [])
-        if not _is_operator(key):
-            _drop(merged, stored)
-            merged[key] = _merge_value(key, merged.get(key, _ABSENT), value, resolve)
-            continue
-        if key.startswith(_JOIN):
-            result = _join(merged, stored, key, value, resolve)
-        else:
-            result = copy.deepcopy(value)
-        _drop(merged, [*stored, field])
-        if resolve:
-            if not key.startswith(_DEL):
-                merged[field] = result
-        else:
-            merged[key] = result
-            operators[field] = [key]
-    return merged
-
-
-def _drop(merged: dict[str, Any], keys: Iterable[str]) -> None:
-    for key in keys:
-        merged.pop(key, None)
-
-
-def _merge_value(key: str, held: Any, value: Any, resolve: bool) -> Any:
-    if held is _ABSENT:
-        if isinstance(value, dict):
-            return _merge({}, value, resolve)
-        return copy.deepcopy(list(value) if isinstance(value, tuple) else value)
-    if isinstance(held, dict) and isinstance(value, dict):
-        return _merge(held, value, resolve)
-    if isinstance(held, list) and isinstance(value, (list, tuple)):
-        added = copy.deepcopy(list(value))
-        return added if isinstance(value, tuple) else [*held, *added]
-    if isinstance(held, (dict, list)) or isinstance(value, (dict, list)):
-        msg = f"type mismatch for attr: `{key}`. {type(held)} != {type(value)}"
-        raise OverlayTypeError(msg)
-    return copy.deepcopy(value)
-
-
-def _join(
-    merged: dict[str, Any], stored: list[str], key: str, value: Any, resolve: bool
-) -> list[Any]:
-    """The list that a JOIN gives, from what is there under the field and under stored keys."""
-    field, colon, on = key[len(_JOIN) :].partition(":")
-    if not colon or not on or not field:
-        msg = f"malformed JOIN key: `{key}`, expected format from JOIN(field, on=key)"
-        raise InvalidInput(msg)
-    if not isinstance(value, list):
-        msg = f"JOIN requires a list value, got {type(value)} for field `{field}`"
-        raise OverlayTypeError(msg)
-    if not all(isinstance(item, dict) for item in value):
-        msg = (
-            "JOIN requires a list of dicts as overlay value, but"
-            f" `{field}` overlay contains non-dict items"
-        )
-        raise OverlayTypeError(msg)
-    held = merged.get(field, _ABSENT)
-    if not resolve:
-        if key in stored:
-            held = merged[key]
-        elif stored or not isinstance(held, list):
-            held = _ABSENT  # the later call wins
-    if held is _ABSENT:
-        return copy.deepcopy(value)
-    if not isinstance(held, list):
-        msg = f"JOIN requires base[`{field}`] to be a list, got {type(held)}"
-        raise OverlayTypeError(msg)
-    if not all(isinstance(item, dict) for item in held):
-        msg = f"JOIN requires a list of dicts, but `{field}` contains non-dict items"
-        raise OverlayTypeError(msg)
-    return _join_items(held, value, on)
-
-
-def _join_items(held: list[dict[str, Any]], added: list[dict[str, Any]], on: str) -> list[Any]:
-    items = list(held)
-    positions: dict[Any, int] = {}
-    for at, item in enumerate(items):
-        if on in item and _hashable(item[on]):
-            positions[item[on]] = at
-    for item in added:
-        found = positions.get(item[on]) if on in item and _hashable(item[on]) else None
-        if found is None:
-            items.append(copy.deepcopy(item))
-        else:
-            fields = {k: copy.deepcopy(v) for k, v in item.items() if k != on}
-            items[found] = {**items[found], **fields}
-    return items
-
-
-def _hashable(value: Any) -> bool:
-    try:
-        hash(value)
-    except TypeError:
-        return False
-    return True
 
 
 def set_overlay(target: AppDef | Role, namespace: str, kind: str, overlay: Any) -> None:
@@ -244,7 +55,7 @@ def set_overlay(target: AppDef | Role, namespace: str, kind: str, overlay: Any) 
         )
     kinds = held if isinstance(held, dict) else {}
     earlier = kinds.get(kind)
-    merged = _merge(earlier if isinstance(earlier, dict) else {}, converted, resolve=False)
+    merged = merge(earlier if isinstance(earlier, dict) else {}, converted, resolve=False)
     kinds[_MARKER] = True
     kinds[kind] = merged
     metadata[namespace] = kinds
@@ -256,13 +67,13 @@ def _check_kind(kind: str) -> None:
         raise InvalidInput(msg)
 
 
-def _convert(overlay: Any) -> _Overlay:
+def _convert(overlay: Any) -> Overlay:
     """Plain data of a dict or a dataclass instance."""
     is_instance = dataclasses.is_dataclass(overlay) and not isinstance(overlay, type)
     if not isinstance(overlay, dict) and not is_instance:
         msg = "overlay must be a dict or dataclass instance"
         raise OverlayTypeError(msg)
-    converted: _Overlay = _plain(overlay, "overlay", strict=False)
+    converted: Overlay = _plain(overlay, "overlay", strict=False)
     return converted
 
 
@@ -294,7 +105,7 @@ def _plain(value: Any, path: str, strict: bool) -> Any:
 
 def get_overlay(
     target: AppDef | Role, namespace: str, kind: str, *, flat_fallback: bool = True
-) -> _Overlay:
+) -> Overlay:
     """The overlay that is kept for a kind; empty if there is none.
 
     A text in the place of a namespace is the path or URL of a JSON or YAML file that holds it.
@@ -334,7 +145,7 @@ def get_overlay(
     return kinds
 
 
-def _load(uri: str) -> _Overlay:
+def _load(uri: str) -> Overlay:
     import json
 
     text = _read(uri)
@@ -377,7 +188,7 @@ def _load_yaml(text: str, uri: str) -> Any:
 
 
 def validate_overlay(
-    overlay: _Overlay,
+    overlay: Overlay,
     *,
     blocklist: list[str] | None = None,
     forbidden_keys: set[str] | None = None,
@@ -394,7 +205,7 @@ def validate_overlay(
     Raises:
         ValueError: if there are any.
     """
-    fields = list(dict.fromkeys(map(_field_of, overlay)))
+    fields = list(dict.fromkeys(map(field_of, overlay)))
     blocked = [field for field in fields if field in (blocklist or ())]
     if blocked:
         names = ", ".join(f"`{overlay_name}.{field}`" for field in blocked)
@@ -427,11 +238,11 @@ class OverlaySpec:
         self._validate(converted)
         set_overlay(target, self.namespace, self.kind, converted)
 
-    def get(self, target: AppDef | Role) -> _Overlay:
+    def get(self, target: AppDef | Role) -> Overlay:
         """The overlay that is kept, checked."""
         found = get_overlay(target, self.namespace, self.kind, flat_fallback=False)
         self._validate(found)
         return found
 
-    def _validate(self, overlay: _Overlay) -> None:
+    def _validate(self, overlay: Overlay) -> None:
         validate_overlay(overlay, blocklist=list(self.blocklist), overlay_name=self.kind)

@@ -5,8 +5,7 @@ import os
 import struct
 from collections.abc import Generator, Iterator, Sequence
 
-from torchx._projects.entry import Entry, open_entry, read_small
-from torchx._projects.messages import LEAVE_OUT
+from torchx._projects.entry import LEAVE_OUT, Entry, open_entry, read_small
 from torchx.errors import TorchXError, UnreadableWorkspace
 
 CHUNK_BYTES = 1 << 20

@@ -1,16 +1,25 @@
 """Workspaces as container images, built by a Docker daemon on top of the role's image."""
 
-import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any, TextIO
 
-from torchx._projects.entry import Entry, announce, open_entry
+from torchx._projects.entry import Entry, announce
 from torchx._projects.tree import scan
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import BackendUnavailable, InvalidInput, TorchXError, UnsupportedRequest
 from torchx.specs.api import AppDef, CfgVal, Role, Workspace, runopts
-from torchx.version import __version__
+from torchx.workspace._image_recipe import (
+    AUTO,
+    DEFAULT_DOCKERFILE,
+    REGISTRY,
+    TORCHX_DOCKERFILE,
+    has_dockerfile,
+    image_builder,
+    image_opts,
+    image_repo,
+    with_dockerfile,
+)
 from torchx.workspace.api import WorkspaceMixin
 
 if TYPE_CHECKING:
@@ -18,42 +27,11 @@ if TYPE_CHECKING:
 
 __all__ = ["DEFAULT_DOCKERFILE", "TORCHX_DOCKERFILE", "DockerWorkspaceMixin", "print_push_events"]
 
-TORCHX_DOCKERFILE = "Dockerfile.torchx"
-
-DEFAULT_DOCKERFILE = b"""
-ARG IMAGE
-FROM $IMAGE
-
-COPY . .
-"""
-
 logger = get_logger(__name__)
 
 _Build = Callable[[str, "Workspace | str", list[Entry], Mapping[str, CfgVal]], str]
 
-_AUTO, _DOCKER, _REGISTRY = "auto", "docker", "registry"
 _LOCAL_ID = "sha256:"
-_PART = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
-_HOST = r"(?:[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*|\[[0-9a-fA-F:]+\])(?::[0-9]+)?"
-_REPOSITORY = re.compile(rf"(?:{_HOST}/)?{_PART}(?:/{_PART})*")
-
-
-_REPO_HELP = (
-    "repository that built images are pushed to, such as example.com/team/img; needed by backends"
-    " that run elsewhere"
-)
-_LOCAL_REPO_HELP = (
-    "repository that `image_builder=registry` pushes images to, such as example.com/team/img; not"
-    " needed otherwise"
-)
-_BUILDER_HELP = (
-    "`docker`: a Docker daemon builds; `registry`: the workspace is added to the image in the"
-    " registry, without a daemon; "
-)
-_AUTO_HELP = (
-    f"`auto`: the second, if `image_repo` is given and the workspace has no {TORCHX_DOCKERFILE}"
-)
-_LOCAL_AUTO_HELP = "`auto`: the first, as the daemon that runs the job is needed anyway"
 
 
 class _NoImageRepo(InvalidInput, KeyError):
@@ -117,31 +95,12 @@ class DockerWorkspaceMixin(WorkspaceMixin[dict[str, tuple[str, str]]]):
 
     def workspace_opts(self) -> runopts:
         """Options: the repository of images, their builder, and how much is shown."""
-        opts = runopts()
-        opts.add(
-            "image_repo",
-            type_=str,
-            default=None,
-            help=_REPO_HELP if self._runs_elsewhere else _LOCAL_REPO_HELP,
-        )
-        opts.add(
-            "image_builder",
-            type_=str,
-            default=_AUTO,
-            help=_BUILDER_HELP + (_AUTO_HELP if self._runs_elsewhere else _LOCAL_AUTO_HELP),
-        )
-        opts.add(
-            "quiet",
-            type_=bool,
-            default=False,
-            help="do not show the output of image builds, nor the progress of pulls and pushes",
-        )
-        return opts
+        return image_opts(self._runs_elsewhere)
 
     def check_workspace_opts(self, cfg: Mapping[str, CfgVal]) -> None:
         """Refuses a repository that is none, and a builder that there is not."""
-        _image_repo(cfg)
-        _image_builder(cfg)
+        image_repo(cfg)
+        image_builder(cfg)
 
     def caching_build_workspace_and_update_role(
         self, role: Role, cfg: Mapping[str, CfgVal], build_cache: dict[object, object]
@@ -187,7 +146,7 @@ class DockerWorkspaceMixin(WorkspaceMixin[dict[str, tuple[str, str]]]):
         for role in app.roles:
             if not role.image.startswith(_LOCAL_ID):
                 continue
-            repository = _image_repo(cfg)
+            repository = image_repo(cfg)
             if not repository:
                 msg = (
                     f"the image of role `{role.name}` is on this machine only, and the job runs"
@@ -225,7 +184,9 @@ class DockerWorkspaceMixin(WorkspaceMixin[dict[str, tuple[str, str]]]):
             digest = _docker.push(self._docker_client, image, repository, tag, quiet=quiet)
             if digest:
                 self.__images.pushed[name] = f"{repository}@{digest}"
-                logger.info("pushed `%s:%s` as `%s@%s`", repository, tag, repository, digest)
+                short = {"calm_text": f"pushed image `{repository}:{tag[:12]}`"}
+                text = "pushed `%s:%s` as `%s@%s`"
+                logger.info(text, repository, tag, repository, digest, extra=short)
 
     def pushed_image(self, image: str) -> str:
         """The name by digest of an image that was pushed, any other one as it is.
@@ -257,14 +218,14 @@ class DockerWorkspaceMixin(WorkspaceMixin[dict[str, tuple[str, str]]]):
         Raises:
             InvalidInput: if what ``image_builder`` names cannot build this.
         """
-        choice = _image_builder(cfg)
-        if choice == _REGISTRY:
+        choice = image_builder(cfg)
+        if choice == REGISTRY:
             self._check_registry_can(image, entries, cfg)
             return self._build_in_registry
         if (
-            choice == _AUTO
+            choice == AUTO
             and self._runs_elsewhere
-            and _image_repo(cfg)
+            and image_repo(cfg)
             and image
             and not image.startswith(_LOCAL_ID)
             and not has_dockerfile(entries)
@@ -279,7 +240,7 @@ class DockerWorkspaceMixin(WorkspaceMixin[dict[str, tuple[str, str]]]):
             why = f"the workspace has a {TORCHX_DOCKERFILE}, which only a daemon can carry out"
         elif not image:
             why = "the role has no image to add the workspace to"
-        elif not _image_repo(cfg):
+        elif not image_repo(cfg):
             why = "it needs the option `image_repo`: the repository that images are put into"
         else:
             return
@@ -296,7 +257,7 @@ class DockerWorkspaceMixin(WorkspaceMixin[dict[str, tuple[str, str]]]):
         from torchx.workspace._registry._build import find_base, plan_image
         from torchx.workspace._registry._reference import parse_repository
 
-        repository = _image_repo(cfg) or ""
+        repository = image_repo(cfg) or ""
         parse_repository(repository)
         try:
             base = find_base(image)
@@ -324,7 +285,7 @@ class DockerWorkspaceMixin(WorkspaceMixin[dict[str, tuple[str, str]]]):
         Raises:
             TorchXError: ``err``, where the registry path was asked for or no daemon can do better.
         """
-        if cfg.get("image_builder") == _REGISTRY or not self._daemon_may_help(image, err):
+        if cfg.get("image_builder") == REGISTRY or not self._daemon_may_help(image, err):
             raise err
         logger.info("building with Docker, as the registry cannot be used: %s", err)
         return self._build_with_docker(image, workspace, entries, cfg)
@@ -363,80 +324,16 @@ class DockerWorkspaceMixin(WorkspaceMixin[dict[str, tuple[str, str]]]):
         entries: list[Entry],
         cfg: Mapping[str, CfgVal],
     ) -> str:
-        from torchx.workspace import _built, _docker
+        from torchx.workspace import _daemon_build
 
-        client = self._docker_client
-        quiet = bool(cfg.get("quiet"))
-        if has_dockerfile(entries):
-            if image:
-                _docker.find_or_pull(client, image, required=False, quiet=quiet)
-            return self._send(image, workspace, entries, cfg)
-        if not image:
-            msg = (
-                f"the workspace `{workspace}` needs an image to be built on; give the role an"
-                f" image, or the workspace a `{TORCHX_DOCKERFILE}`"
-            )
-            raise InvalidInput(msg)
-        base = _docker.find_or_pull(client, image, required=True, quiet=quiet)
-        place = f"{workspace} {image} {client.api.base_url}"
-        same = _built.fingerprint(entries, place, str(base), __version__)
-        built = _built.recall(place, same) if same else None
-        if built and _docker.image_id(client, built):
-            logger.info("workspace `%s` on image `%s` has not changed", workspace, image)
-            return built
-        built = self._send(image, workspace, entries, cfg)
-        if same:
-            _built.remember(place, same, built)
-        return built
-
-    def _send(
-        self,
-        image: str,
-        workspace: Workspace | str,
-        entries: list[Entry],
-        cfg: Mapping[str, CfgVal],
-    ) -> str:
-        """Has the daemon build the image; gives its id."""
-        from torchx.workspace import _buildx, _docker
-        from torchx.workspace._tar import TarStream
-
-        feature = _buildx.feature_of_buildkit(_own_dockerfile(entries))
-        if feature is not None:
-            _buildx.check_available(feature)
-        announce(entries, workspace)
-        context = TarStream(with_dockerfile(entries))
-        about: dict[str, Any] = {
-            "dockerfile": TORCHX_DOCKERFILE,
-            "arguments": {"IMAGE": image, "WORKSPACE": str(workspace)},
-            "labels": {self.LABEL_VERSION: __version__},
-            "quiet": bool(cfg.get("quiet")),
-        }
-        if feature is not None:
-            return _buildx.build(context, **about)
-        return _docker.build(self._docker_client, context, **about)
-
-
-def has_dockerfile(entries: Iterable[Entry]) -> bool:
-    """True if a workspace brings its own Dockerfile."""
-    return any(e.path == TORCHX_DOCKERFILE and e.kind != "dir" for e in entries)
-
-
-def _own_dockerfile(entries: Iterable[Entry]) -> str:
-    """What a workspace's own Dockerfile holds; empty if it has none that is a plain file."""
-    for entry in entries:
-        if entry.path == TORCHX_DOCKERFILE and entry.kind == "file":
-            with open_entry(entry) as file:
-                return file.read().decode("utf-8", "replace")
-    return ""
-
-
-def with_dockerfile(entries: list[Entry]) -> list[Entry]:
-    """The files of a build: the workspace, with the default Dockerfile if it has none."""
-    if has_dockerfile(entries):
-        return entries
-    size = len(DEFAULT_DOCKERFILE)
-    default = Entry(TORCHX_DOCKERFILE, "file", 0o644, size, content=DEFAULT_DOCKERFILE)
-    return [*entries, default]
+        return _daemon_build.build(
+            self._docker_client,
+            image,
+            workspace,
+            entries,
+            label=self.LABEL_VERSION,
+            quiet=bool(cfg.get("quiet")),
+        )
 
 
 def print_push_events(events: Iterable[Mapping[str, Any]], stream: TextIO | None = None) -> None:
@@ -452,27 +349,6 @@ def print_push_events(events: Iterable[Mapping[str, Any]], stream: TextIO | None
     from torchx._docker import show
 
     show(events, stream or sys.stderr, "push")
-
-
-def _image_repo(cfg: Mapping[str, CfgVal]) -> str | None:
-    repository = cfg.get("image_repo")
-    if repository is None or repository == "":
-        return None
-    if not isinstance(repository, str) or not _REPOSITORY.fullmatch(repository):
-        msg = (
-            f"`image_repo` is `{repository}`, which is not the name of a repository; write it in"
-            " small letters and without a tag, such as `example.com/team/img`"
-        )
-        raise InvalidInput(msg)
-    return repository
-
-
-def _image_builder(cfg: Mapping[str, CfgVal]) -> str:
-    choice = cfg.get("image_builder") or _AUTO
-    if choice not in (_AUTO, _DOCKER, _REGISTRY):
-        msg = f"`image_builder` is `{choice}`; it can be `auto`, `docker` or `registry`"
-        raise InvalidInput(msg)
-    return str(choice)
 
 
 def _build_context(img: str, workspace: str) -> IO[bytes]:

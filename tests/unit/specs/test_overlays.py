@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchx.specs import AppDef, Role, overlays
+from torchx.specs import AppDef, Role, _overlay_merge, overlays
+from torchx.specs._overlay_merge import field_of
 from torchx.specs.overlays import (
     DEL,
     JOIN,
@@ -37,9 +38,9 @@ def role(**metadata: Any) -> Role:
 
 
 def test_the_examples_in_the_docstrings():
-    result = doctest.testmod(overlays)
-    assert result.attempted > 8
-    assert result.failed == 0
+    results = [doctest.testmod(module) for module in (overlays, _overlay_merge)]
+    assert sum(result.attempted for result in results) > 8
+    assert [result.failed for result in results] == [0, 0]
 
 
 # -- applying -----------------------------------------------------------------------------------
@@ -171,7 +172,7 @@ def test_at_most_one_key_for_a_field_survives(all_overlays):
         except (TypeError, ValueError):
             assert target.metadata == before
             continue
-        fields = [overlays._field_of(key) for key in get_overlay(target, "ns", "K")]
+        fields = [field_of(key) for key in get_overlay(target, "ns", "K")]
         assert len(fields) == len(set(fields))
 
 

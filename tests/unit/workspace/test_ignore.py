@@ -7,7 +7,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.unit.workspace.trees import ignore, make
-from torchx._projects.ignore import Pattern, Rules, parse
+from torchx._projects.ignore import Rules
+from torchx._projects.patterns import Pattern, parse
 from torchx._projects.tree import scan
 from torchx.errors import InvalidInput
 

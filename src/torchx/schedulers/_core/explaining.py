@@ -8,10 +8,11 @@ from torchx.specs.api import NONE
 from .cause_rules import COMMON_WORDS, OUTPUT_RULES
 from .causes import Explanation, Rule, Rules, Trace, failed_replica
 from .causes import explain as explain_snapshot
+from .failures import telling_lines, with_causes
+from .reading import LogReader
 from .responses import DescribeAppResponse
 from .snapshot import AppSnapshot, ReplicaSnapshot
 from .tracebacks import place_of, raised_by
-from .verbs import LogReader, telling_lines, with_causes
 
 LAST_LINES = 10
 """How many of a failed replica's last lines are evidence."""

@@ -95,13 +95,23 @@ def joined(chunks: Iterable[LogChunk]) -> Iterator[LogChunk]:
         yield current, first, b"".join(parts)
 
 
-def lines_in(text: str) -> list[str]:
-    r"""Lines with their ``\n``; ``\r`` and other breaks are left alone."""
+def split_lines(text: str) -> list[str]:
+    r"""Lines with their ``\n``; ``\r`` and other breaks are left alone.
+
+    >>> split_lines("p\nq")
+    ['p\n', 'q']
+    """
     if text.isascii() and not any(c in text for c in "\r\v\f\x1c\x1d\x1e"):
         return text.splitlines(keepends=True)  # twice as fast, and the same for such text
     *lines, last = text.split("\n")
     whole = [f"{line}\n" for line in lines]
     return [*whole, last] if last else whole
+
+
+def split_lines_iterator(chunks: Iterable[str]) -> Iterable[str]:
+    """Lines of each chunk; a line that spans two chunks comes in two pieces."""
+    for chunk in chunks:
+        yield from split_lines(chunk)
 
 
 def lines_of(blocks: Iterable[LogBlock]) -> Iterator[str]:
@@ -114,7 +124,7 @@ def lines_of(blocks: Iterable[LogBlock]) -> Iterator[str]:
             yield "".join(held)
             held.clear()
         attempt = block.attempt
-        lines = lines_in(block.text)
+        lines = split_lines(block.text)
         last = None if lines[-1].endswith("\n") else lines.pop()
         if held and lines:
             lines[0] = "".join(held) + lines[0]
@@ -141,6 +151,18 @@ def compiled(regex: str) -> "re.Pattern[str]":
         raise InvalidInput(msg) from None
 
 
+def filter_regex(regex: str, data: Iterable[str]) -> Iterable[str]:
+    """Items in which the expression is found, lazily.
+
+    >>> list(filter_regex("b+", ["abb", "a"]))
+    ['abb']
+    """
+    import re
+
+    found = re.compile(regex).search
+    return (item for item in data if found(item))
+
+
 def matching(blocks: Iterable[LogBlock], pattern: "re.Pattern[str]") -> Iterator[LogBlock]:
     """The blocks with those lines only in which the expression is found.
 
@@ -150,7 +172,7 @@ def matching(blocks: Iterable[LogBlock], pattern: "re.Pattern[str]") -> Iterator
     goes_on = False
     """Whether the block before ended within a line, and that was given."""
     for block in blocks:
-        lines = lines_in(block.text)
+        lines = split_lines(block.text)
         last = lines[-1]
         first = [lines.pop(0)] if goes_on and lines else []
         found = [*first, *(line for line in lines if search(line.rstrip("\n")))]
@@ -165,7 +187,7 @@ def last_lines(blocks: Iterable[LogBlock], count: int) -> Iterator[LogBlock]:
     number = 0
     for block in blocks:
         last = kept.setdefault((block.role, block.replica), deque(maxlen=count))
-        for line in lines_in(block.text):
+        for line in split_lines(block.text):
             number += 1
             last.append((number, LogBlock(block.role, block.replica, block.attempt, line)))
     numbered = [entry for last in kept.values() for entry in last]

@@ -14,7 +14,6 @@
 """
 
 import errno
-import json
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -103,6 +102,8 @@ class Store:
         except OSError as err:
             self.discard(app_id)
             raise self._not_recorded(app_id, err) from None
+        import json  # 1 ms, and `list` reads no record of what has ended
+
         try:
             lock = self._lock(folder)
             try:
@@ -249,8 +250,8 @@ class Store:
 
     def _index(self) -> "list[str] | None":
         try:
-            with open(os.path.join(self.home, "index"), encoding="utf-8", errors="replace") as f:
-                return f.read().split("\n")
+            with open(os.path.join(self.home, "index"), "rb") as f:
+                return f.read().decode(errors="replace").split("\n")
         except FileNotFoundError:
             return None
 
@@ -259,12 +260,14 @@ class Store:
         lines = self._index()
         if lines is None:
             lines = self._rebuild_index()
-        rows: dict[str, list[str]] = {}
-        for line in lines:
+        seen = set()
+        for line in reversed(lines):
             row = line.split("\t", 5)
-            if len(row) == 6:  # else somebody else wrote it, or it was cut off
-                rows[row[0]] = row
-        return (row for row in reversed(rows.values()) if row[2] != DELETED)
+            # with fewer fields somebody else wrote it, or it was cut off
+            if len(row) == 6 and row[0] not in seen:
+                seen.add(row[0])
+                if row[2] != DELETED:
+                    yield row
 
     def _rebuild_index(self) -> "list[str]":
         """Reads the jobs one by one, after somebody removed the index."""
@@ -304,6 +307,8 @@ class Store:
 
 
 def _parsed(data: bytes) -> object:
+    import json  # see `_create`
+
     try:
         return json.loads(data)
     except ValueError:

@@ -17,8 +17,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from torchx._projects.entry import Entry, open_entry
-from torchx._projects.messages import LEAVE_OUT, unreadable
+from torchx._projects.entry import LEAVE_OUT, Entry, open_entry, unreadable
 from torchx.errors import InvalidInput
 from torchx.workspace._registry._base_tree import Node
 from torchx.workspace._registry._blobs import FileBlob

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from torchx.schedulers._core import explaining
 from torchx.schedulers._core.log_query import LogChunk, LogKey, LogQuery
+from torchx.schedulers._core.reading import LogReader
 from torchx.schedulers._core.snapshot import AppSnapshot, ReplicaKey
-from torchx.schedulers._core.verbs import LogReader
 from torchx.schedulers.causes import Cause, Explanation, Rule
 
 CASES_AT_LEAST = 15

@@ -142,7 +142,8 @@ RULES = (
     # placement
     Rule(
         Cause.UNSCHEDULABLE,
-        r"node(s are available|s are unavailable): \d+ Insufficient (?P<what>[\w./-]+\w)\.?(\s|$)",
+        r"node(s are available|s are unavailable): \d+ Insufficient (?P<what>[\w/-]+(\.[\w/-]+)*)"
+        r"\.?(\s|$)",
         "no node has enough {what} free",
         ("Ask for less, or wait: " + _NODES,),
     ),
