@@ -3,6 +3,8 @@
 import sys
 from typing import TYPE_CHECKING
 
+from torchx.cli import _output
+from torchx.cli._explained import hint_lines
 from torchx.cli._look import Look
 
 if TYPE_CHECKING:
@@ -14,7 +16,10 @@ def lines(found: "Explanation", message: str) -> list[str]:
     if found.summary in message:
         return []
     look = Look(sys.stderr)
-    return [f"why: {found.line}", *(f"  {look.sign('arrow')} {text}" for text in found.do)]
+    if not _output.is_calm():
+        return [f"why: {found.line}", *hint_lines(look, found.do)]
+    text = f"  {look.bold(found.cause.value)}: {found.summary}"
+    return [*look.wrap(text, "  "), *hint_lines(look, found.do)]
 
 
 def to_json(found: "Explanation") -> dict[str, object]:
