@@ -133,6 +133,11 @@ EVENTS = [
          " set main: flavor spot doesn't match node affinity"),
     Case("queue-limit", KUEUE + "controller/core/workload_controller.go", "Inadmissible: LocalQueue nope doesn't exist"),
     Case("queue-limit", KUEUE + "controller/core/workload_controller.go", "Inadmissible: ClusterQueue quota is inactive"),
+    Case("queue-limit", KUEUE + "controller/core/workload_controller.go", "LocalQueueStopped: The LocalQueue is stopped"),
+    Case("retrying", KUEUE + "controller/core/workload_controller.go", "PodsReadyTimeout: Exceeded the PodsReady timeout ns/w"),
+    Case("held", KUEUE + "controller/core/workload_controller.go", "Deactivated: The workload is deactivated"),
+    Case("node-lost", KUEUE + "controller/tas/node_failure_controller.go", "NodeFailures: Workload eviction triggered due to"
+         " multiple TAS assigned node failures, including: n1, n2"),
     Case("preempted", KUEUE + "scheduler/preemption/preemption.go", "Preempted: Preempted to accommodate a workload (UID: 1,"
          " JobUID: 2) due to prioritization in the ClusterQueue"),
     Case("quota", GANG + "proportion/proportion.go", "Unschedulable: queue resource quota insufficient: insufficient cpu"),

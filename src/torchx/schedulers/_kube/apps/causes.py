@@ -93,7 +93,7 @@ RULES = (
     ),
     Rule(
         Cause.NODE_LOST,
-        r"(?-i:\b(NodeLost|NodeShutdown|DeletionByPodGC|NodeFailure)\b)|(?-i:^Shutdown: )"
+        r"(?-i:\b(NodeLost|NodeShutdown|DeletionByPodGC|NodeFailures?)\b)|(?-i:^Shutdown: )"
         r"|in response to imminent node shutdown|rejected as the node is shutting down"
         r"|\bnode \S+ (is |was )?(unreachable|not ready|not found)\b",
         "the node that it ran on was lost",
@@ -132,6 +132,24 @@ RULES = (
         r"|namespace doesn't match ClusterQueue selector",
         "its queue is not there, or takes no jobs from here now",
         ("kubectl get localqueues", "Choose another `-cfg queue=...`"),
+    ),
+    Rule(
+        Cause.QUEUE_LIMIT,
+        r"^(?-i:(Cluster|Local)QueueStopped: )",
+        "its queue was stopped",
+        ("kubectl get localqueues", "Choose another `-cfg queue=...`"),
+    ),
+    Rule(
+        Cause.RETRYING,
+        r"^(?-i:PodsReadyTimeout: )|exceeded the PodsReady timeout",
+        "not all of its pods became ready in time, and it waits for its turn again",
+        (_EVENTS,),
+    ),
+    Rule(
+        Cause.HELD,
+        r"^(?-i:Deactivated: )|the workload is deactivated",
+        "somebody has taken it out of its queue",
+        ("kubectl get workloads",),
     ),
     Rule(
         Cause.PRIORITY,
