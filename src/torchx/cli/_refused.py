@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 
 def lines(found: "Explanation", message: str) -> list[str]:
-    """The cause in one line, and what to do; nothing where the message has said it."""
+    """The cause and what to do, off a terminal in one line; nothing if the message has said it."""
     if found.summary in message:
         return []
     look = Look(sys.stderr)
     if not _output.is_calm():
-        return [f"why: {found.line}", *hint_lines(look, found.do)]
+        return [f" {look.sign('arrow')} ".join([f"why: {found.line}", *found.do])]
     text = f"  {look.bold(found.cause.value)}: {found.summary}"
     return [*look.wrap(text, "  "), *hint_lines(look, found.do)]
 
