@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -151,9 +152,14 @@ def test_another_process_finds_out_what_an_app_is_made_of(kube, scheduler, api):
         made.close()
 
 
-@pytest.mark.parametrize(("api", "watched"), [("job", True), ("jobset", False), ("volcano", False)])
-def test_who_ends_the_rest_is_known(kube, scheduler, api, watched):
-    app_id = scheduler.submit(an_app("sleep 60", 2), {**OPTS, "job_api": api})
+@pytest.mark.parametrize(
+    ("api", "roles", "watched"),
+    [("job", 1, False), ("job", 2, True), ("jobset", 2, False), ("volcano", 2, False)],
+)
+def test_who_ends_the_rest_is_known(kube, scheduler, api, roles, watched):
+    app = an_app("sleep 60", 2)
+    app.roles += [replace(app.roles[0], name=f"more{i}") for i in range(1, roles)]
+    app_id = scheduler.submit(app, {**OPTS, "job_api": api})
     until(lambda: scheduler.describe(app_id).state is AppState.RUNNING)
     assert scheduler.needs_watcher(app_id) is watched
 
