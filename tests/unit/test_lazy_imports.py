@@ -94,6 +94,7 @@ LISTED = [
     Waits("torchx.runner.api", "torchx.runner._portability", "for `strict` alone"),
     Waits("torchx.cli.cmd_run", "torchx.cli._portability", "for several schedulers alone"),
     Waits("torchx.runner._changes", "torchx.runner._watching", CLIENT),
+    Waits("torchx.runner._explaining", "torchx.schedulers.checkups", "for `doctor` alone"),
     Waits("torchx.runner._explaining", "torchx.schedulers._core.refusals", "for errors alone"),
     Waits("torchx.runner._recorded", "torchx.runner._requests", CLIENT),
     Waits("torchx.runner._session", "torchx.runner._resolved", TEXT),
