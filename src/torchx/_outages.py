@@ -34,7 +34,9 @@ class Outage:
         now = time.monotonic()
         if self._since is None:
             self._since = now
-            logger.warning("`%s` cannot be reached, trying again: %s", self._backend, err)
+            text = "`%s` cannot be reached, trying again: %s"
+            extra = {"waits_for": f"waiting for `{self._backend}`"}
+            logger.warning(text, self._backend, _reason(err), extra=extra)
         elif now - self._since > self._longest_s:
             raise err
 
@@ -44,3 +46,10 @@ class Outage:
             away_s = time.monotonic() - self._since
             logger.warning("`%s` answers again after %.0f s", self._backend, away_s)
             self._since = None
+
+
+def _reason(err: BackendUnavailable) -> str:
+    """The error's words, without a name in front of them that is said already."""
+    text = str(err)
+    name, found, reason = text.partition(" cannot be reached: ")
+    return reason if found and " " not in name else text

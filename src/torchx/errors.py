@@ -9,11 +9,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from torchx.schedulers.causes import Explanation
     from torchx.specs.api import AppStatus
 
 
 class TorchXError(Exception):
     """Base of every error that TorchX raises on purpose; its message is for the user."""
+
+    explanation: "Explanation | None" = None
+    """Why an app could not be launched, on errors that come from a launch or a dry run."""
 
 
 # The request is wrong. -------------------------------------------------------------------------

@@ -103,6 +103,7 @@ class Cluster:
             "kinds": lambda body: self.api.install(Kind(**body)),
             "objects": self._load,
             "kill": self._kill,
+            "capacity": self._set_capacity,
             "status": self._write_status,
         }
         if what not in actions:
@@ -123,10 +124,15 @@ class Cluster:
         assert self.kubelet is not None
         self.kubelet.kill((body["namespace"], body["name"]), body.get("reason", "Error"))
 
+    def _set_capacity(self, body: dict[str, str]) -> None:
+        assert self.kubelet is not None
+        self.kubelet.set_capacity(body)
+
     def _reset(self) -> int:
         """Number of pods whose processes have not ended yet."""
         if self.kubelet:
             self.kubelet.kill_all()
+            self.kubelet.set_capacity(CAPACITY)
         self.faults.faults.clear()
         self.faults.tokens = set()
         self.api.settings = Settings()

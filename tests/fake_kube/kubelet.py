@@ -69,6 +69,7 @@ class Kubelet:
     ) -> None:
         self.store = store
         self.capacity = dict(capacity)
+        self._other_capacity = asyncio.Event()
         self.running: dict[Key, Running] = {}
         self._remove = remove
         self._tasks: set[asyncio.Task[None]] = set()
@@ -98,6 +99,12 @@ class Kubelet:
             if "deletionTimestamp" not in change.before["metadata"]:
                 self._spawn(self._end(key, change.obj))
 
+    def set_capacity(self, changes: Mapping[str, str]) -> None:
+        """The node has so much of something from now on; what is pending is looked at anew."""
+        self.capacity |= changes
+        self._other_capacity.set()
+        self._other_capacity = asyncio.Event()
+
     def owns(self, pod: Object) -> bool:
         """Whether its processes must end before it may go."""
         running = self.running.get(_key(pod))
@@ -119,7 +126,7 @@ class Kubelet:
         while reason := missing_claim(self.store, pod) or self._unschedulable(spec):
             self._condition(key, running, "False", "Unschedulable", reason)
             self._record(pod, "Warning", "FailedScheduling", reason)
-            await asyncio.sleep(3600)
+            await self._other_capacity.wait()
         if (
             spec.get("schedulingGates")
             or spec.get("schedulerName", _INSTALLED[0]) not in _INSTALLED

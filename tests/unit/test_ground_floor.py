@@ -14,6 +14,7 @@ GROUND = [
     "_filesystem",
     "_home",
     "_outages",
+    "_passing",
     "_projects",
     "_retry",
     "_secrets",

@@ -6,11 +6,15 @@ from typing import Any, TextIO, TypeVar
 from torchx import _retry
 from torchx._docker import _transfers
 from torchx._docker._errors import translate_errors
+from torchx._passing import bytes_text
+from torchx._startup.lazy_logger import get_logger
 from torchx.errors import BackendUnavailable, DockerRefused, TransferFailed
 
 WORKERS = 10
 """Calls at a time: more make neither dockerd faster nor fit the SDK's pool of connections."""
 _RETRY_PAUSES_S = (0.2, 0.8)
+
+logger = get_logger(__name__)
 
 T = TypeVar("T")
 I = TypeVar("I")  # noqa: E741 - an item
@@ -92,6 +96,9 @@ def pull(
             repository, tag=tag or "latest", stream=True, decode=True, **(login or {})
         )
         try:
-            _transfers.show(events, progress or _transfers.silent(), "pull")
+            moved = _transfers.show(events, progress or _transfers.silent(), "pull", image)
         except TransferFailed as err:
             raise DockerRefused(f"Docker cannot pull image `{image}`: {err}") from None
+    if moved and progress is not None:
+        text = f"pulled image `{image}`, {bytes_text(moved)}"
+        logger.info("%s", text, extra={"calm_text": text})

@@ -7,26 +7,35 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any, TextIO
 
+from torchx import _passing
 from torchx.errors import TransferFailed
 
+_THERE = ("Pull complete", "Already exists", "Pushed", "Layer already exists", "Mounted from")
+"""How the daemon begins to say that a layer needs nothing more."""
+_MOVING = ("Downloading", "Pushing")
 _BLUE, _END = "\033[34m", "\033[0m"
 
 
-def show(events: Iterable[Mapping[str, Any]], stream: TextIO | None, verb: str) -> None:
-    """Writes the events of a transfer as they come.
+def show(
+    events: Iterable[Mapping[str, Any]], stream: TextIO | None, verb: str, image: str = ""
+) -> int:
+    """Shows the events of a transfer as they come, and gives the bytes that were moved.
 
-    On a terminal each layer has a line that is written again when something changes; elsewhere
+    What belongs on stderr is one line in all where somebody shows steps (`torchx._passing`). Else
+    each layer has a line that is written again on a terminal when something changes; elsewhere
     there is a line for each state of a layer, and none for its progress.
 
     Args:
         stream: ``None`` is stderr.
         verb: ``push`` or ``pull``.
+        image: its name, to be shown.
 
     Raises:
         TransferFailed: if an event has an error.
     """
     out = sys.stderr if stream is None else stream
-    lines = _Lines(out, verb) if out.isatty() else _Plain(out, verb)
+    tally = _passing.Tally(f"{verb}ing `{image}`" if image else f"{verb}ing")
+    lines = _lines(out, verb, tally)
     try:
         for event in events:
             if event.get("error"):
@@ -36,11 +45,55 @@ def show(events: Iterable[Mapping[str, Any]], stream: TextIO | None, verb: str) 
                 continue
             layer = event.get("id")
             if layer:
+                _count(tally, str(layer), str(status), event.get("progressDetail") or {})
                 lines.layer(str(layer), str(status), str(event.get("progress") or ""))
             else:
                 lines.message(str(status))
     finally:
         out.flush()
+    return tally.bytes_moved
+
+
+def _lines(out: TextIO, verb: str, tally: _passing.Tally) -> "_Plain | _Line":
+    """What shows the transfer on this stream."""
+    display = _passing.display()
+    if display is not None and out is sys.stderr:
+        return _Line(display, tally)
+    moves = out.isatty() and os.environ.get("TERM") != "dumb"
+    return _Lines(out, verb) if moves else _Plain(out, verb)
+
+
+def _count(tally: _passing.Tally, layer: str, status: str, progress: Mapping[str, Any]) -> None:
+    """Takes in the state of a layer; other ids, as of the tag of a pull, are none."""
+    if status.startswith("Pulling from"):
+        return
+    if status.startswith(_THERE):
+        tally.finish(layer)
+    elif status in _MOVING:
+        tally.note(layer, progress.get("current"), progress.get("total"))
+    else:
+        tally.note(layer)
+
+
+class _Line:
+    """One line for all layers."""
+
+    def __init__(self, display: _passing.Display, tally: _passing.Tally) -> None:
+        self._display = display
+        self._tally = tally
+        self._shown = ""
+
+    def message(self, text: str) -> None:
+        self._show()
+
+    def layer(self, layer: str, status: str, progress: str) -> None:
+        self._show()
+
+    def _show(self) -> None:
+        text = str(self._tally)
+        if text != self._shown:
+            self._shown = text
+            self._display(text)
 
 
 def silent() -> TextIO:
@@ -68,7 +121,8 @@ class _Lines(_Plain):
 
     def __init__(self, out: TextIO, verb: str) -> None:
         super().__init__(out, verb)
-        self._header = f"{_BLUE}docker {verb} {_END}"
+        if not os.environ.get("NO_COLOR"):
+            self._header = f"{_BLUE}docker {verb} {_END}"
         self._room = _columns(out) - len(f"docker {verb} ")
         self._rows: dict[str, int] = {}
         self._count = 0

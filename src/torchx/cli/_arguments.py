@@ -1,6 +1,7 @@
 """Arguments that several commands share."""
 
 import argparse
+from collections.abc import Callable
 
 from torchx._words import did_you_mean
 from torchx.cli import _output
@@ -11,7 +12,7 @@ from torchx.schedulers import (
     get_default_scheduler_name,
     get_scheduler_factories,
 )
-from torchx.specs import CfgVal, runopts
+from torchx.specs import AppState, CfgVal, runopts
 
 DEFAULT_SCHEDULER = "local_cwd"
 
@@ -39,7 +40,7 @@ def add_scheduler(
     subparser.add_argument(
         "-s",
         "--scheduler",
-        type=str,
+        type=_each_of(names) if several else str,
         action=action,
         choices=SeveralNames(names) if several else SchedulerNames(names),
         default=default,
@@ -47,6 +48,21 @@ def add_scheduler(
         help=f"one of {', '.join(names)} (default: %(default)s)"
         + ("; several, with commas between, for `--dryrun`" if several else ""),
     )
+
+
+def _each_of(names: list[str]) -> "Callable[[str], str]":
+    """Reads names with commas between; of several, the wrong one is named in the error."""
+
+    def read(text: str) -> str:
+        parts = text.split(",")
+        wrong = [name for name in parts if name not in SchedulerNames(names)]
+        if len(parts) > 1 and wrong:
+            msg = f"invalid choice: {wrong[0]!r} (choose from {', '.join(map(repr, names))})"
+            raise argparse.ArgumentTypeError(msg)
+        return text
+
+    read.__name__ = "scheduler"  # what argparse calls it
+    return read
 
 
 def add_cfg(subparser: argparse.ArgumentParser) -> None:
@@ -86,15 +102,29 @@ def parse_cfg(scheduler: str, opts: runopts, text: str) -> dict[str, CfgVal]:
 def check_scheduler(scheduler: str) -> str:
     """The name that the scheduler is registered by.
 
-    Refuses a name that argparse did not check since it comes from a config file.
+    Ends the command for a name that there is not, which argparse did not check: it comes from a
+    config file, or stands in a list.
     """
-    names = SeveralNames(get_scheduler_factories())
-    if scheduler not in names:
-        origin = getattr(scheduler, "origin", "the configuration")
-        _output.fail(
-            f"unknown scheduler `{scheduler}` in {origin}; choose from {', '.join(names)}."
-            + did_you_mean(scheduler, names),
-            kind="UnknownSchedulerException",
-            code=2,
-        )
-    return ",".join(canonical_name(name, [*names]) for name in str(scheduler).split(","))
+    names = SchedulerNames(get_scheduler_factories())
+    given = str(scheduler).split(",")
+    for name in given:
+        if name not in names:
+            origin = getattr(scheduler, "origin", "")  # the command line needs no naming
+            _output.fail(
+                f"unknown scheduler `{name}`{origin and f' in {origin}'}; choose from"
+                f" {', '.join(names)}.{did_you_mean(name, names)}",
+                kind="UnknownSchedulerException",
+                code=2,
+            )
+    return ",".join(canonical_name(name, [*names]) for name in given)
+
+
+def parse_states(text: str) -> frozenset[AppState]:
+    """The states named in the text, in any case."""
+    names = [name.strip().upper() for name in text.split(",") if name.strip()]
+    for name in names:
+        if name not in AppState.__members__:
+            valid = list(AppState.__members__)
+            msg = f"`{name}` is not a state, choose from {', '.join(valid)}."
+            raise argparse.ArgumentTypeError(msg + did_you_mean(name, valid))
+    return frozenset(AppState[name] for name in names)

@@ -3,6 +3,7 @@
 import logging
 import sys
 
+from torchx import _passing
 from torchx._secrets import mask_message
 from torchx.cli import _output
 from torchx.cli._look import Look, duration
@@ -13,7 +14,12 @@ _SIGNS = (
     (logging.ERROR, "bad", "red"),
     (logging.WARNING, "warn", "yellow"),
 )
-_PASSING = ("torchx.workspace", "torchx._projects", "torchx._docker")
+_PASSING = (
+    "torchx.workspace",
+    "torchx._projects",
+    "torchx._docker",
+    "torchx.schedulers.docker_scheduler._launch",
+)
 """Whose records are steps of something long, each of which the next one replaces."""
 
 
@@ -21,7 +27,8 @@ class CalmHandler(logging.StreamHandler):  # type: ignore[type-arg]  # generic f
     """Writes records in few words.
 
     Records may bring ``calm_text``, a shorter form, which is empty where nothing is to be shown;
-    ``app_state`` and ``app_waited``, if they tell of the state of an app.
+    ``app_state`` and ``app_waited``, if they tell of the state of an app; ``waits_for``, which is
+    shown with the time that it takes until there is something else to say.
     """
 
     def __init__(self) -> None:
@@ -30,6 +37,7 @@ class CalmHandler(logging.StreamHandler):  # type: ignore[type-arg]  # generic f
         self._progress = Progress(sys.stderr) if self._look.moves else None
         if self._progress is not None:
             _output.before_writing(self._progress.clear)
+            _passing.show_on(self._progress.show)
 
     def emit(self, record: logging.LogRecord) -> None:
         if not _worth_a_line(record):
@@ -42,6 +50,9 @@ class CalmHandler(logging.StreamHandler):  # type: ignore[type-arg]  # generic f
         if took_s and hasattr(record, "calm_text"):
             record.calm_text = f"{record.calm_text} ({duration(took_s)})"
         super().emit(record)
+        waits_for = getattr(record, "waits_for", "")
+        if progress is not None and waits_for:
+            progress.show(waits_for)
 
     def format(self, record: logging.LogRecord) -> str:
         return mask_message(self._format(record))

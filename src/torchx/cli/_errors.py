@@ -1,6 +1,10 @@
 """From an exception to what its user reads and the exit code."""
 
 import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torchx.schedulers.causes import Explanation
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -38,7 +42,9 @@ _NOT_USAGE = (
     "ConfigMissing",
     "LogsNotFound",
     "RefusedByRegistry",
+    "ReplicaNotRunning",
     "UnknownApp",
+    "UnresolvedApp",
 )
 
 
@@ -57,13 +63,22 @@ class Interrupted(KeyboardInterrupt):
 class Failure:
     """What to tell about an exception, and the exit code."""
 
-    __slots__ = ("code", "hint", "kind", "message")
+    __slots__ = ("code", "hint", "kind", "message", "why")
 
-    def __init__(self, kind: str, message: str, hint: str | None, code: int) -> None:
+    def __init__(
+        self,
+        kind: str,
+        message: str,
+        hint: str | None,
+        code: int,
+        why: "Explanation | None" = None,
+    ) -> None:
         self.kind = kind
         self.message = message
         self.hint = hint
         self.code = code
+        self.why = why
+        """Why an app could not be launched, where that is what failed."""
 
 
 def explain(err: BaseException) -> Failure:
@@ -74,7 +89,8 @@ def explain(err: BaseException) -> Failure:
     if place:
         told = f"raised in {place}"
         hint = told if hint in (None, _WHERE) else f"{told}; {hint}"
-    return Failure(kind, _message(err), hint, EXIT_USAGE if _is_usage(err) else EXIT_FAILED)
+    code = EXIT_USAGE if _is_usage(err) else EXIT_FAILED
+    return Failure(kind, _message(err), hint, code, getattr(err, "explanation", None))
 
 
 def _is_usage(err: BaseException) -> bool:

@@ -90,6 +90,8 @@ class LogPrinter:
             _output.close_stdout()
 
     def _put(self, text: str) -> None:
+        if self._look.terminal:
+            _output.make_room()
         _output.write(self._file, text)
 
     def _prefix(self, key: tuple[str, int]) -> str:

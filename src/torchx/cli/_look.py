@@ -105,16 +105,30 @@ class Look:
         return text if len(text) <= width else text[: max(width - 1, 0)] + self.sign("cut")
 
     def wrap(self, text: str, indent: str = "") -> list[str]:
-        """Lines of whole words within the width, those after the first indented."""
+        """Lines of whole words within the width, those after the first indented.
+
+        What stands in backticks is one word where it fits a line, so that it can be pasted.
+        """
         lines: list[str] = []
         current = text[: len(text) - len(text.lstrip())]
-        for word in text.split():
+        for word in self._words(text, len(indent)):
             if current.strip() and printed_width(current) + 1 + printed_width(word) > self.width:
                 lines.append(current)
                 current = indent + word
             else:
                 current = f"{current} {word}" if current.strip() else current + word
         return [*lines, current]
+
+    def _words(self, text: str, indent: int) -> list[str]:
+        if "`" not in text:
+            return text.split()
+        import re
+
+        words: list[str] = []
+        for word in re.findall(r"(?:[^\s`]*`[^`\n]+`[^\s`]*)+|\S+", text):
+            fits = printed_width(word) + indent <= self.width
+            words += [word] if fits else word.split()
+        return words
 
 
 def printed_width(text: str) -> int:

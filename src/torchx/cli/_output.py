@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import logging
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import NoReturn, TextIO
 
 COLOR_MODES = ("auto", "always", "never")
@@ -168,12 +168,21 @@ def say(text: str) -> None:
 
 def _shape(root: "logging.Logger", form: str) -> None:
     """Has our handler write records as they suit their readers."""
+    from torchx import _passing
+
+    _passing.show_on(None)
     if is_calm():
         from torchx.cli._calm import CalmHandler
 
         root.handlers[0] = CalmHandler()
     else:
         root.handlers[0].setFormatter(_masking(form))
+    if is_quiet():
+        _passing.show_on(_nowhere)
+
+
+def _nowhere(_step: str) -> None:
+    """Shows nothing of what goes on."""
 
 
 def before_writing(clear: "Callable[[], object]") -> None:
@@ -253,22 +262,42 @@ def table_text(headers: "Sequence[str]", rows: "Iterable[Sequence[str]]") -> str
     return "\n".join([line.rstrip() for line in map("  ".join, zip(*columns, strict=True))])
 
 
-def error_json(kind: str, message: str, hint: str | None = None) -> None:
-    """Writes the JSON form of an error, once, and only where JSON was asked for."""
+def error_json(
+    kind: str, message: str, hint: str | None = None, more: "Mapping[str, object] | None" = None
+) -> None:
+    """Writes the JSON form of an error, once, and only where JSON was asked for.
+
+    Args:
+        more: further keys of it.
+    """
     if not _settings.json or _settings.json_written:
         return
-    from torchx._secrets import mask_message
+    from torchx._secrets import mask_data, mask_message
 
-    error = {"type": kind, "message": mask_message(message)}
+    error: dict[str, object] = {"type": kind, "message": mask_message(message)}
     if hint:
         error["hint"] = mask_message(hint)
+    error.update(mask_data(more or {}, mask_message))
     out_json({"error": error})
 
 
-def fail(message: str, *, kind: str, hint: str | None = None, code: int = 1) -> "NoReturn":
-    """Reports an error on stderr (and as JSON where asked for) and ends the command."""
-    log().error("%s", f"{message}\n{hint}" if hint else message)
-    error_json(kind, message, hint)
+def fail(
+    message: str,
+    *,
+    kind: str,
+    hint: str | None = None,
+    code: int = 1,
+    lines: "Sequence[str]" = (),
+    more: "Mapping[str, object] | None" = None,
+) -> "NoReturn":
+    """Reports an error on stderr (and as JSON where asked for) and ends the command.
+
+    Args:
+        lines: what stderr shows below the message and the hint.
+        more: further keys of the JSON.
+    """
+    log().error("%s", "\n".join([message, *([hint] if hint else []), *lines]))
+    error_json(kind, message, hint, more)
     sys.exit(code)  # noqa: TID251 - clients replace `sys.exit` to see that a command has ended
     raise SystemExit(code)
 

@@ -1,5 +1,6 @@
 """One line on a terminal that says what is being done, and goes away when it is done."""
 
+import atexit
 import threading
 import time
 from typing import TextIO
@@ -32,6 +33,7 @@ class Progress:
             begins = not self._text
             self._text = " ".join(text.split())
             if begins:
+                atexit.register(self.clear)  # whatever ends the process, the line goes
                 self._began = time.monotonic()
                 self._shown = threading.Event()
                 spin = threading.Thread(target=self._spin, args=(self._shown,), daemon=True)
@@ -46,6 +48,7 @@ class Progress:
                 return 0.0
             self._text = ""
             self._shown.set()
+            atexit.unregister(self.clear)
             self._write(_ERASE)
             return time.monotonic() - self._began
 

@@ -40,7 +40,7 @@ def add_selection(subparser: argparse.ArgumentParser) -> None:
     )
     subparser.add_argument(
         "--state",
-        type=parse_states,
+        type=_arguments.parse_states,
         metavar="STATE[,...]",
         help=f"only apps in these states: {', '.join(state.name for state in AppState)}",
     )
@@ -118,17 +118,6 @@ def confirm(selection: Selection, verb: str, yes: bool) -> None:
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         _output.fail("nothing was done", kind="Declined")
-
-
-def parse_states(text: str) -> frozenset[AppState]:
-    """The states named in the text, in any case."""
-    names = [name.strip().upper() for name in text.split(",") if name.strip()]
-    for name in names:
-        if name not in AppState.__members__:
-            valid = list(AppState.__members__)
-            msg = f"`{name}` is not a state, choose from {', '.join(valid)}."
-            raise argparse.ArgumentTypeError(msg + did_you_mean(name, valid))
-    return frozenset(AppState[name] for name in names)
 
 
 class _Listed:

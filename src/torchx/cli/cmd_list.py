@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import NoReturn
 
 from torchx._startup.lazy_logger import get_logger
-from torchx.cli import _arguments, _output, _selection
+from torchx.cli import _arguments, _output
 from torchx.cli._log_query import parse_count
 from torchx.cli._look import is_terminal
 from torchx.cli.argparse_util import torchxconfig_list
@@ -43,7 +43,7 @@ class CmdList(SubCommand):
         _arguments.add_cfg(subparser)
         subparser.add_argument(
             "--state",
-            type=_selection.parse_states,
+            type=_arguments.parse_states,
             metavar="STATE[,...]",
             help=f"only apps in these states: {', '.join(state.name for state in AppState)}",
         )

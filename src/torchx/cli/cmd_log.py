@@ -356,9 +356,9 @@ def _verify(runner: Runner, target: LogTarget, attempt: int | None, as_json: boo
     found = runner.verify_logs(target.handle, replicas)
     reports = [report for report in found if target.role in (None, report.role)]
     if target.role is not None and not reports:
-        names = ", ".join(dict.fromkeys(report.role for report in found))
-        msg = f"app `{target.app_id}` has no role `{target.role}`, it has: {names}"
-        raise LogsNotFound(msg)
+        names = [*dict.fromkeys(report.role for report in found)]
+        msg = f"app `{target.app_id}` has no role `{target.role}`, it has: {', '.join(names)}."
+        raise LogsNotFound(msg + did_you_mean(target.role, names))
     if attempt is not None:
         latest = max((report.attempt for report in reports), default=0)
         reports = [report for report in reports if report.attempt == attempt]

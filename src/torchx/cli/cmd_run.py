@@ -424,7 +424,6 @@ def _import_reader() -> None:
 
 
 _READERS = (
-    "logging",
     "torchx.cli.cmd_log",
     "torchx.cli._run_report",
     "torchx.cli._run_wait",

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
 EPILOG = """\
 The first word is one of a fixed list of causes, the same on all schedulers: image-pull,
-unschedulable, quota, queue-limit, dependency, held, bad-option, mount, out-of-memory, disk-full,
-time-limit, preempted, node-lost, app-error, killed, launch-failed, backend-away, ...
+unschedulable, quota, queue-limit, dependency, held, bad-option, access-denied, mount,
+out-of-memory, disk-full, time-limit, preempted, node-lost, app-error, killed, launch-failed,
+backend-away, ...
 It is `unknown` where the evidence does not say.
 
 examples:

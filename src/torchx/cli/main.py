@@ -286,7 +286,20 @@ def _exit(err: BaseException) -> "NoReturn":
         _output.error_json("Interrupted", f"interrupted by signal {number}")
         raise SystemExit(_errors.EXIT_SIGNAL + number) from None
     failure = _errors.explain(err)
-    _output.fail(failure.message, kind=failure.kind, hint=failure.hint, code=failure.code)
+    lines: list[str] = []
+    more: dict[str, object] = {}
+    if failure.why is not None:
+        from torchx.cli import _refused
+
+        lines, more = _refused.lines(failure.why, failure.message), _refused.to_json(failure.why)
+    _output.fail(
+        failure.message,
+        kind=failure.kind,
+        hint=failure.hint,
+        code=failure.code,
+        lines=lines,
+        more=more,
+    )
 
 
 def _usage_message(err: SystemExit) -> tuple[str, str | None]:

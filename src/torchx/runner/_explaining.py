@@ -1,14 +1,16 @@
 """Verbs of the runner that explain: apps, and what schedulers need."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
+from torchx.errors import TorchXError
 from torchx.runner._calls import recorded_call
 from torchx.runner._session import Session, method_of
 from torchx.specs.api import AppHandle
 
 if TYPE_CHECKING:
-    from torchx.schedulers.api import AppSnapshot
+    from torchx.schedulers.api import AppSnapshot, Scheduler
     from torchx.schedulers.causes import Explanation
     from torchx.schedulers.checkups import Checkup
 
@@ -56,3 +58,17 @@ def has_look(scheduler: object) -> bool:
     """Whether all that is asked within ``one_look`` is one question to the backend."""
     found = getattr(scheduler, "has_look", None)  # those of other packages may lack it
     return found is not None and bool(found())
+
+
+@contextmanager
+def explaining_refusals(scheduler: "Scheduler[Any]", backend: str) -> Iterator[None]:
+    """Adds to errors within it why the scheduler does not launch the app."""
+    try:
+        yield
+    except TorchXError as err:
+        if err.explanation is None:
+            from torchx.schedulers._core.refusals import explain_refusal
+
+            rules = getattr(scheduler, "refusal_rules", None)  # those of other packages may lack it
+            err.explanation = explain_refusal(err, backend, rules() if rules is not None else ())
+        raise

@@ -1,5 +1,6 @@
 """Verbs of the runner that reach into a running replica."""
 
+import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -8,6 +9,7 @@ from torchx.runner._calls import recorded_call
 from torchx.runner._session import Session
 from torchx.schedulers._core.executing import (
     ExecRequest,
+    ReplicaNotRunning,
     cannot_execute,
     cannot_forward,
     check_command,
@@ -86,16 +88,30 @@ class InsideVerbs(Session):
 
         scheduler, app_id, backend = self._find(app_handle)
         with recorded_call("forward_port", backend, app_id):
+            if not _can_forward(scheduler):
+                raise self._cannot_forward(app_handle, port, replica)
             with one_look():
                 snapshot, found = self._running(app_handle, replica)
-            features = getattr(scheduler, "features", None)
-            if not getattr(features, "port_forward", False):
-                raise cannot_forward(backend, found, port)
             forwarded = ForwardedPort(
                 local, address, lambda: scheduler.open_port(snapshot, found, port)
             )
             forwarded.start()
             return forwarded
+
+    def _cannot_forward(
+        self, app_handle: AppHandle, port: int, replica: "ReplicaKey | None"
+    ) -> UnsupportedRequest:
+        """The refusal, which names the replica's host if it runs, and who can."""
+        _, _, backend = self._find(app_handle)
+        found: ReplicaSnapshot | None = None
+        with contextlib.suppress(UnsupportedRequest, ReplicaNotRunning), one_look():
+            found = self._running(app_handle, replica)[1]
+        others = []
+        for name in self.scheduler_backends():
+            with contextlib.suppress(Exception):  # it cannot be made, for any reason
+                if _can_forward(self._scheduler(name)):
+                    others.append(name)
+        return cannot_forward(backend, found, port, others)
 
     def _running(
         self, app_handle: AppHandle, replica: "ReplicaKey | None"
@@ -105,6 +121,10 @@ class InsideVerbs(Session):
         if snapshot is None:
             raise UnknownAppException(app_handle)
         return snapshot, running_replica(snapshot, replica)
+
+
+def _can_forward(scheduler: object) -> bool:
+    return bool(getattr(getattr(scheduler, "features", None), "port_forward", False))
 
 
 def look(scheduler: "Scheduler[Any]", app_id: str, backend: str) -> "AppSnapshot | None":

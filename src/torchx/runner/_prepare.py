@@ -1,7 +1,7 @@
 """Steps of a dry run: what happens to an app before a scheduler renders it."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torchx import settings
 from torchx._startup import signatures
@@ -19,6 +19,9 @@ from torchx.settings import (
 from torchx.specs._app import copy_app, copy_role
 from torchx.specs.api import MISSING, AppDef, Role, UnknownSchedulerException
 from torchx.util.entrypoints import EntryPointLoader
+
+if TYPE_CHECKING:
+    from torchx.schedulers.api import Scheduler
 
 
 def scheduler_params(environ: Mapping[str, str]) -> dict[str, object]:
@@ -137,6 +140,15 @@ def takes_args(method: Callable[..., Any], *args: object, **kwargs: object) -> b
         return False
     except ValueError:  # it has no signature
         return True
+
+
+def validate(scheduler: "Scheduler[Any]", app: AppDef, backend: str, cfg: object) -> None:
+    """Has the scheduler refuse an app that cannot run there with these options."""
+    # release 0.7 had no third parameter (NeMo-Run's schedulers)
+    if takes_args(scheduler._validate, app, backend, cfg):
+        scheduler._validate(app, backend, cfg)
+    else:
+        scheduler._validate(app, backend)
 
 
 def known_params(factory: Callable[..., Any], params: Mapping[str, object]) -> Mapping[str, object]:

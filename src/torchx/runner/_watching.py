@@ -100,6 +100,8 @@ class Changes:
             text = f"{status.state.name}: {self._cause}" + (f" ({words})" if words else "")
         # for who shows records in another form
         extra = {"app_state": status.state, "app_text": text, "app_waited": self._waited}
+        if waits:
+            extra["waits_for"] = "waiting"
         logger.info("`%s` is %s", self._handle, text, extra=extra)
         self._waited = self._waited or waits
         return True

@@ -13,7 +13,7 @@ from torchx.runner._async_verbs import AsyncVerbs
 from torchx.runner._calls import UnreadCall, recorded, recorded_call
 from torchx.runner._changes import WatchVerbs
 from torchx.runner._ending import EndingVerbs
-from torchx.runner._explaining import has_look
+from torchx.runner._explaining import explaining_refusals, has_look
 from torchx.runner._inside import InsideVerbs
 from torchx.runner._recorded import RecordVerbs
 from torchx.runner._trackers import get_configured_trackers
@@ -207,7 +207,9 @@ class Runner(AsyncVerbs, EndingVerbs, InsideVerbs, WatchVerbs, RecordVerbs):
         """Submits a dry run, with the changes that were made to its request."""
         scheduler = none_throws(dryrun_info._scheduler)
         with recorded_call("schedule", scheduler, runcfg=_json(dryrun_info.cfg)) as log:
-            app_id = self._scheduler(scheduler).schedule(dryrun_info)
+            sched = self._scheduler(scheduler)
+            with explaining_refusals(sched, scheduler):
+                app_id = sched.schedule(dryrun_info)
             handle = make_app_handle(scheduler, self._name, app_id)
             if dryrun_info.app is not None:
                 self._apps[handle] = dryrun_info.app
@@ -256,22 +258,19 @@ class Runner(AsyncVerbs, EndingVerbs, InsideVerbs, WatchVerbs, RecordVerbs):
             role.env.update(env)
         with recorded_call("dryrun", scheduler, runcfg=_json(cfg), workspace=str(workspace)) as log:
             sched = self._scheduler(scheduler)
-            resolved = resolve_cfg(sched.run_opts(), cfg)
-            sched._pre_build_validate(app, scheduler, resolved)
-            if strict:
-                from torchx.runner._portability import check_strict
+            with explaining_refusals(sched, scheduler):
+                resolved = resolve_cfg(sched.run_opts(), cfg)
+                sched._pre_build_validate(app, scheduler, resolved)
+                if strict:
+                    from torchx.runner._portability import check_strict
 
-                check_strict(sched, app, cfg, scheduler)
-            if isinstance(sched, WorkspaceMixin):
-                from torchx.runner._building import build_into
+                    check_strict(sched, app, cfg, scheduler)
+                if isinstance(sched, WorkspaceMixin):
+                    from torchx.runner._building import build_into
 
-                build_into(sched, app, workspace, resolved)
-            # release 0.7 had no third parameter (NeMo-Run's schedulers)
-            if _prepare.takes_args(sched._validate, app, scheduler, resolved):
-                sched._validate(app, scheduler, resolved)
-            else:
-                sched._validate(app, scheduler)
-            info = sched.submit_dryrun(app, resolved)
+                    build_into(sched, app, workspace, resolved)
+                _prepare.validate(sched, app, scheduler, resolved)
+                info = sched.submit_dryrun(app, resolved)
             info._scheduler = scheduler
             _note_app(log, app, None)
             log._torchx_event.app_id = app.name

@@ -295,6 +295,10 @@ class Scheduler(abc.ABC, Generic[T]):
         """Hook: what this backend's words for waits and failures mean, the most exact first."""
         return ()
 
+    def refusal_rules(self) -> "Sequence[Rule]":
+        """Hook: what this backend's words for refusing a launch mean, the most exact first."""
+        return ()
+
     def checkups(self) -> "Sequence[Checkup]":
         """Hook: what ``torchx doctor`` checks; each check runs on its own and may take seconds."""
         return ()

@@ -224,7 +224,7 @@ def _push_once(
 
     with translate_errors(f"push `{repository}:{tag}`"):
         events = client.images.push(repository, tag=tag, stream=True, decode=True, **login)
-        show(watched(events), silent() if quiet else None, "push")
+        show(watched(events), silent() if quiet else None, "push", f"{repository}:{tag[:12]}")
     return digest[-1] if digest else None
 
 

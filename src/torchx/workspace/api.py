@@ -267,7 +267,6 @@ def _warn_deprecated(name: str, stacklevel: int) -> None:
 
 
 def _in_short(role: Role) -> str:
-    image = role.image
-    if image.startswith("sha256:"):
-        image = image[7:19]
+    name, _, digest = role.image.rpartition("sha256:")
+    image = f"{name}{digest[:12]}" if digest else role.image
     return f"workspace of role `{role.name}` is in image {image}"

@@ -184,7 +184,9 @@ class DockerWorkspaceMixin(WorkspaceMixin[dict[str, tuple[str, str]]]):
             digest = _docker.push(self._docker_client, image, repository, tag, quiet=quiet)
             if digest:
                 self.__images.pushed[name] = f"{repository}@{digest}"
-                logger.info("pushed `%s:%s` as `%s@%s`", repository, tag, repository, digest)
+                short = {"calm_text": f"pushed image `{repository}:{tag[:12]}`"}
+                text = "pushed `%s:%s` as `%s@%s`"
+                logger.info(text, repository, tag, repository, digest, extra=short)
 
     def pushed_image(self, image: str) -> str:
         """The name by digest of an image that was pushed, any other one as it is.

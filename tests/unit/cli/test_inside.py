@@ -60,6 +60,7 @@ def test_on_a_terminal_the_command_has_it(handle: str) -> None:
     ("words", "code", "told"),
     [
         (["work/9", "--", "true"], 2, "has no replica `work/9`, it has: work/0, work/1"),
+        (["wrok/0", "--", "true"], 2, "it has: work/0, work/1. Did you mean `work/0`?"),
         (["work/x", "--", "true"], 2, "`work/x` is no replica: write ROLE/K"),
         (["--", "nosuchprogram"], 127, "nosuchprogram: command not found"),
         ([], 2, "give a command behind `--`"),
@@ -81,9 +82,12 @@ def test_a_replica_that_has_ended_is_an_error(
     monkeypatch.chdir(component_file.parent)
     ended = torchx("run", "jobs.py:sh", "--cmd", "exit 3").out.strip()
     done = torchx("exec", ended, "--", "true")
-    assert done.code == 2
+    assert done.code == 1  # the command line is right, the job has ended
     assert "replica `work/0`" in done.err
     assert "has ended, it is FAILED (exited with code 3)" in done.err
+    shell = torchx("shell", ended)
+    assert shell.code == 1
+    assert shell.err.partition(" ERROR ")[2] == done.err.partition(" ERROR ")[2]
     assert torchx("exec", "local_cwd://torchx/nosuch-x1", "--", "true").code == 1
 
 
@@ -98,8 +102,12 @@ def test_a_scheduler_that_tells_nothing_of_replicas_says_so(
 def test_where_ports_cannot_be_forwarded_another_way_is_named(torchx: Torchx, handle: str) -> None:
     done = torchx("port-forward", handle, "8080")
     assert done.code == 1
-    assert "`local_cwd` cannot forward ports; connect to port 8080 of" in done.err
-    assert os.uname().nodename in done.err
+    can = "`local_cwd` cannot forward ports, as `kubernetes` and `kubernetes_mcad` can; connect to"
+    assert f"{can} port 8080 of its host instead: {os.uname().nodename}" in done.err
+    torchx("cancel", handle)
+    done = torchx("port-forward", handle, "8080")
+    assert done.code == 1
+    assert f"{can} port 8080 of its host instead, which `torchx status` may name" in done.err
 
 
 @pytest.mark.parametrize("words", [["0"], ["99999"], ["worker/0"], ["1:2:3"], ["80", "x"]])

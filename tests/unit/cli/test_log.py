@@ -568,13 +568,15 @@ def test_logs_of_a_local_job_from_another_process(torchx: Callable[..., Any]) ->
     for argv, text in (
         (["--attempt", "5", handle], "there is no attempt 5"),
         (["--verify", "--attempt", "9", handle], "there is no attempt 9"),
-        (["--verify", handle, "shh"], "has no role `shh`"),
+        (["--verify", handle, "shh"], "has no role `shh`, it has: sh. Did you mean `sh`?"),
+        ([handle, "hs/0"], "has no role `hs`, it has: sh"),
+        ([handle, "shh/0"], "has no role `shh`, it has: sh. Did you mean `sh`?"),
+        ([handle, "shh"], "has no role `shh`. Did you mean `sh`?"),
     ):
         refused = torchx("log", *argv)
         assert refused.code == 1
         assert text in refused.err
     assert torchx("log", handle, "sh/7").code == 1
-    assert torchx("log", handle, "shh").code == 1
 
 
 def test_a_log_with_missing_lines_is_reported(torchx: Callable[..., Any]) -> None:

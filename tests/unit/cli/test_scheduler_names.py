@@ -49,3 +49,39 @@ def test_names_that_are_shown_are_those_that_schedulers_have(call: Callable[...,
     assert refused.code == 2
     assert "'local_cwd'" in refused.err
     assert "'docker'" not in refused.err
+
+
+# -- names that there are not ---------------------------------------------------------------------
+
+
+def test_of_several_schedulers_the_wrong_one_is_named(call: Callable[..., Any]) -> None:
+    refused = call("run", "--dryrun", "-s", "local_cwd,slrum", "utils.echo")
+    assert refused.code == 2
+    assert "invalid choice: 'slrum'" in refused.err
+    assert refused.err.endswith("Did you mean `slurm`?\n")
+
+
+def test_a_name_of_the_command_line_is_not_said_to_be_in_a_config(
+    call: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    assert call("doctor", "-s", "local_cwd,slrum").code == 2
+    assert caplog.messages[-1].startswith("unknown scheduler `slrum`; choose from local_cwd, ")
+    assert caplog.messages[-1].endswith("Did you mean `slurm`?")
+
+
+def test_a_name_of_a_config_is_said_to_be_in_it(
+    call: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".torchxconfig").write_text("[cli:list]\nscheduler = slrum\n")
+    refused = call("list", "--json")
+    assert refused.code == 2
+    told = json.loads(refused.out)["error"]["message"]
+    assert "[cli:list]" in told
+    assert "Did you mean `slurm`?" in told
+
+
+def test_a_command_that_is_spelt_wrong(call: Callable[..., Any]) -> None:
+    refused = call("runn", "utils.echo")
+    assert refused.code == 2
+    assert refused.err.endswith("Did you mean `run`?\n")

@@ -23,6 +23,38 @@ COMMON_WORDS = (
 )
 """Of what backends say; tried after a scheduler's own rules."""
 
+COMMON_REFUSALS = (
+    Rule(
+        Cause.IMAGE_PULL,
+        r"pull access denied|manifest unknown|manifest for .* not found|no such image"
+        r"|name unknown|toomanyrequests|is not on this machine and cannot be pulled"
+        r"|repository does not exist",
+        "an image is not there, or may not be pulled",
+        ("Check the name of the image, and log in to its registry: docker login",),
+    ),
+    Rule(
+        Cause.ACCESS_DENIED,
+        r"requested access to the resource is denied|no basic auth credentials"
+        r"|insufficient_scope",
+        "the registry of its image does not let you in",
+        ("Log in to the registry: docker login", "Choose another `-cfg image_repo=...`"),
+    ),
+    Rule(
+        Cause.DISK_FULL,
+        r"no space left on device|disk quota exceeded",
+        "a disk is full, so that nothing was launched",
+        ("Free space, or choose other folders: torchx runopts {scheduler}",),
+    ),
+    Rule(
+        Cause.ACCESS_DENIED,
+        r"authentication required|\bunauthorized\b|credentials .*(expired|not accept)"
+        r"|does not accept the credentials|no credentials",
+        "the credentials are missing, or are not accepted",
+        ("Log in anew, then run it again", "torchx doctor -s {scheduler}"),
+    ),
+)
+"""Of why backends and registries refuse a launch; tried after a scheduler's own rules."""
+
 OUTPUT_RULES = (
     Rule(
         Cause.OUT_OF_MEMORY,
@@ -38,7 +70,8 @@ OUTPUT_RULES = (
     ),
     Rule(
         Cause.OUT_OF_MEMORY,
-        r"^MemoryError\b|std::bad_alloc|Cannot allocate memory|oom[-_]kill",
+        r"(^|: )MemoryError\b|instance of 'std::bad_alloc'|what\(\): *std::bad_alloc"
+        r"|Cannot allocate memory|Detected \d+ oom[-_]kill event",
         "its memory was not enough",
         (_MEMORY,),
     ),

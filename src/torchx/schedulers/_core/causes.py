@@ -6,12 +6,16 @@ What a backend's words mean is data, a table of ``Rule``. Where no rule fits, th
 
 from collections.abc import Iterable, Sequence
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from torchx._startup.dataclass import light_dataclass, replace
 from torchx.specs.api import AppState
 
 from .exits import is_consequence
 from .snapshot import AppSnapshot, ReplicaSnapshot
+
+if TYPE_CHECKING:
+    import re
 
 
 class Cause(str, Enum):
@@ -42,6 +46,8 @@ class Cause(str, Enum):
     IMAGE_PULL = "image-pull"
     BAD_OPTION = "bad-option"
     """An option or a name in its request is wrong."""
+    ACCESS_DENIED = "access-denied"
+    """The credentials are missing, have expired, or do not allow it."""
     MOUNT = "mount"
     OUT_OF_MEMORY = "out-of-memory"
     DISK_FULL = "disk-full"
@@ -172,8 +178,8 @@ def _of_failure(
     evidence += [Evidence("log", line) for line in trace.last_lines]
     output = [trace.exception, *reversed(trace.last_lines)]
     found = (
-        _match(rules.words, said, failed.exit_code)
-        or _match(rules.output, output, failed.exit_code)
+        matched(rules.words, said, failed.exit_code)
+        or matched(rules.output, output, failed.exit_code)
         or _by_exit(failed, trace)
     )
     return Explanation(
@@ -248,12 +254,12 @@ def _of_waiting(
     said = [text for text in (*reasons, snapshot.message) if text]
     if not said:
         return Explanation(snapshot.state, Cause.STARTING, "it is being started")
-    found = _match(rules.words, said, None)
+    found = matched(rules.words, said, None)
     how_many = f"{len(waiting)} of {len(snapshot.replicas)} replicas wait: "
     prefix = how_many if 0 < len(waiting) < len(snapshot.replicas) else ""
     if found is None:
         return Explanation(
-            snapshot.state, Cause.UNKNOWN, prefix + _first_line(said[0]), "", _said(said)
+            snapshot.state, Cause.UNKNOWN, prefix + first_line(said[0]), "", _said(said)
         )
     return Explanation(snapshot.state, found.cause, prefix + found.means, "", _said(said), found.do)
 
@@ -262,10 +268,10 @@ def _of_words(snapshot: AppSnapshot, rules: Rules) -> Explanation:
     """Of an app that failed or was lost, of which no replica is known to have failed."""
     said = [snapshot.message] if snapshot.message else []
     said += [*dict.fromkeys(r.reason for r in snapshot.replicas if r.reason)]
-    found = _match(rules.words, said, None)
+    found = matched(rules.words, said, None)
     if found is not None:
         return Explanation(snapshot.state, found.cause, found.means, "", _said(said), found.do)
-    words = _first_line(said[0]) if said else f"it is {snapshot.state.name}, and nobody says why"
+    words = first_line(said[0]) if said else f"it is {snapshot.state.name}, and nobody says why"
     return Explanation(snapshot.state, Cause.UNKNOWN, words, "", _said(said))
 
 
@@ -273,23 +279,39 @@ def _said(texts: Iterable[str]) -> tuple[Evidence, ...]:
     return tuple(Evidence("scheduler", text) for text in dict.fromkeys(texts) if text)
 
 
-def _first_line(text: str) -> str:
+def first_line(text: str) -> str:
+    """The text up to its first line break."""
     return text.strip().partition("\n")[0]
 
 
-def _match(rules: Sequence[Rule], texts: Iterable[str], code: int | None) -> Rule | None:
-    """The first rule that fits one of the texts, with its words filled in."""
+_QUOTED = r"\"[^\"\n]*\"|`[^`\n]*`|(?<!\w)'[^'\n]*'(?!\w)"
+
+
+def matched(rules: Sequence[Rule], texts: Iterable[str], code: int | None) -> Rule | None:
+    """The first rule that fits one of the texts, with its words filled in.
+
+    What stands in quotes is a name that somebody gave: words within it alone mean nothing.
+    """
     import re
 
-    found = [text for text in texts if text]
+    found = [(text, _spans(re.finditer(_QUOTED, text))) for text in texts if text]
     for rule in rules:
         if rule.codes and code not in rule.codes:
             continue
-        for text in found:
-            match = re.search(rule.pattern, text, re.IGNORECASE)
-            if match is not None:
-                return _filled(rule, match.groupdict())
+        for text, quoted in found:
+            for match in re.finditer(rule.pattern, text, re.IGNORECASE):
+                if not _within(match, quoted):
+                    return _filled(rule, match.groupdict())
     return None
+
+
+def _spans(matches: "Iterable[re.Match[str]]") -> list[tuple[int, int]]:
+    return [match.span() for match in matches]
+
+
+def _within(match: "re.Match[str]", spans: Sequence[tuple[int, int]]) -> bool:
+    start, end = match.span()
+    return any(first < start and end < last for first, last in spans)
 
 
 def _filled(rule: Rule, groups: "dict[str, str | None]") -> Rule:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from torchx._startup.dataclass import light_dataclass
+from torchx._words import did_you_mean
 from torchx.errors import InvalidInput, UnknownName, UnsupportedRequest
 from torchx.settings import ENV_TORCHX_EXEC
 from torchx.specs.api import AppState, is_terminal
@@ -72,8 +73,11 @@ def running_replica(snapshot: AppSnapshot, wanted: ReplicaKey | None) -> Replica
 def _no_replica(snapshot: AppSnapshot, wanted: ReplicaKey) -> str:
     known = ", ".join(f"{r.role}/{r.replica}" for r in snapshot.replicas[:10])
     more = ", ..." if len(snapshot.replicas) > 10 else ""
+    name = f"{wanted[0]}/{wanted[1]}"
+    meant = did_you_mean(name, (f"{r.role}/{r.replica}" for r in snapshot.replicas))
     return (
-        f"app `{snapshot.app_id}` has no replica `{wanted[0]}/{wanted[1]}`, it has: {known}{more}"
+        f"app `{snapshot.app_id}` has no replica `{name}`, it has: {known}{more}"
+        f"{meant and f'.{meant}'}"
     )
 
 
@@ -93,14 +97,22 @@ def cannot_execute(scheduler: str, replica: ReplicaSnapshot) -> UnsupportedReque
     )
 
 
-def cannot_forward(scheduler: str, replica: ReplicaSnapshot, port: int) -> UnsupportedRequest:
-    """The refusal of a scheduler that has no way to the ports of a replica."""
-    instead = _instead(replica, f"connect to port {port} of")
-    return UnsupportedRequest(f"`{scheduler}` cannot forward ports; {instead}")
+def cannot_forward(
+    scheduler: str, replica: ReplicaSnapshot | None, port: int, others: Sequence[str] = ()
+) -> UnsupportedRequest:
+    """The refusal of a scheduler that has no way to the ports of a replica.
+
+    Args:
+        replica: ``None`` if none runs.
+        others: names of the schedulers that have one.
+    """
+    can = " and ".join(f"`{name}`" for name in others)
+    told = f"`{scheduler}` cannot forward ports{can and f', as {can} can'}"
+    return UnsupportedRequest(f"{told}; {_instead(replica, f'connect to port {port} of')}")
 
 
-def _instead(replica: ReplicaSnapshot, verb: str) -> str:
-    if replica.host:
+def _instead(replica: ReplicaSnapshot | None, verb: str) -> str:
+    if replica is not None and replica.host:
         return f"{verb} its host instead: {replica.host}"
     return f"{verb} its host instead, which `torchx status` may name"
 

@@ -4,6 +4,7 @@ import functools
 from collections.abc import Iterable, Mapping, Sequence
 
 from torchx._startup.dataclass import field, light_dataclass, replace
+from torchx._words import did_you_mean
 from torchx.errors import LogsNotFound
 from torchx.specs.api import NONE, AppState, ReplicaStatus, Role, RoleStatus, is_terminal
 
@@ -311,6 +312,8 @@ def _no_replica(snapshot: AppSnapshot, role: str, k: int) -> str:
     for replica in snapshot.replicas:
         counts[replica.role] = counts.get(replica.role, 0) + 1
     if role not in counts:
-        return f"app `{snapshot.app_id}` has no role `{role}`, it has: {', '.join(counts)}"
+        meant = did_you_mean(role, counts)
+        told = f"app `{snapshot.app_id}` has no role `{role}`, it has: {', '.join(counts)}"
+        return f"{told}.{meant}" if meant else told
     last = max(r.replica for r in snapshot.replicas if r.role == role)
     return f"role `{role}` of app `{snapshot.app_id}` has replicas 0 to {last}, given: {k}"

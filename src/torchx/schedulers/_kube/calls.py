@@ -3,9 +3,10 @@
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 from urllib.parse import quote, urlencode
+
+from torchx._startup.dataclass import field, light_dataclass
 
 Object = dict[str, Any]
 """An object of the API, as its JSON."""
@@ -15,7 +16,7 @@ MERGE_PATCH = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 
 
-@dataclass(frozen=True)
+@light_dataclass(frozen=True)
 class Kind:
     """A kind of objects; ``group`` is empty for the core."""
 
@@ -51,7 +52,7 @@ APP_WRAPPERS_V1BETA1 = Kind("workload.codeflare.dev", "v1beta1", "appwrappers", 
 APP_WRAPPERS_V1BETA2 = Kind("workload.codeflare.dev", "v1beta2", "appwrappers", "AppWrapper")
 
 
-@dataclass(frozen=True)
+@light_dataclass(frozen=True)
 class Selection:
     """Objects of one kind in a namespace, chosen by labels and fields."""
 
@@ -66,7 +67,7 @@ class Selection:
         return {key: value for key, value in given.items() if value}
 
 
-@dataclass(frozen=True)
+@light_dataclass(frozen=True)
 class Call:
     """One request, and what it means to the user.
 
@@ -128,7 +129,7 @@ def call(
     )
 
 
-@dataclass(frozen=True)
+@light_dataclass(frozen=True)
 class Answer:
     """Status, headers (names in lower case) and the whole body."""
 

@@ -8,8 +8,9 @@ import base64
 import binascii
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+from torchx._startup.dataclass import field, light_dataclass
 
 from .errors import ConfigError
 
@@ -24,7 +25,7 @@ _PATHS = {
 }
 
 
-@dataclass(frozen=True)
+@light_dataclass(frozen=True)
 class Pem:
     """A certificate or key: a file, or its content."""
 
@@ -32,7 +33,7 @@ class Pem:
     data: bytes = field(default=b"", repr=False)
 
 
-@dataclass(frozen=True)
+@light_dataclass(frozen=True)
 class ExecPlugin:
     """A program that prints credentials."""
 
@@ -45,7 +46,7 @@ class ExecPlugin:
     interactive: str = "IfAvailable"
 
 
-@dataclass(frozen=True)
+@light_dataclass(frozen=True)
 class Credential:
     """What a plugin printed; ``expires_s`` is in seconds since the epoch."""
 
@@ -55,7 +56,7 @@ class Credential:
     expires_s: float | None = None
 
 
-@dataclass(frozen=True)
+@light_dataclass(frozen=True)
 class User:
     """Who asks."""
 
@@ -69,7 +70,7 @@ class User:
     impersonate: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True)
+@light_dataclass(frozen=True)
 class Cluster:
     """Where the API server is and how it is trusted."""
 
@@ -83,7 +84,7 @@ class Cluster:
     plugin_config: Any = None
 
 
-@dataclass(frozen=True)
+@light_dataclass(frozen=True)
 class Config:
     """A chosen context; ``namespace`` is ``None`` where it names none.
 
@@ -98,7 +99,7 @@ class Config:
     source: str = ""
 
 
-@dataclass(frozen=True)
+@light_dataclass(frozen=True)
 class Kubeconfig:
     """What one file says, or several merged ones."""
 

@@ -6,10 +6,11 @@ one limit of time, and between those of a create something is looked up.
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from torchx._startup.dataclass import light_dataclass
 
 
-@dataclass(frozen=True)
+@light_dataclass(frozen=True)
 class Patience:
     """How long one call may take and be repeated.
 

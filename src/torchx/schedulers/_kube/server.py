@@ -106,7 +106,7 @@ class Server:
             return Untrusted(f"{where} cannot be trusted: {reason}; {advice}")
         if isinstance(err, _UNSENT):
             return NotSent(f"{where} cannot be reached: {reason}")
-        return AnswerLost(f"{where} did not answer `{call}`: {reason}")
+        return AnswerLost(f"{where} did not answer, asked to {call}: {reason}")
 
 
 def answer(code: int, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> Answer:

@@ -90,3 +90,41 @@ RULES = (
         (_QUEUES,),
     ),
 )
+
+REFUSALS = (
+    Rule(
+        Cause.ACCESS_DENIED,
+        r"no credentials for AWS|credentials for AWS have expired|does not accept the credentials",
+        "the credentials for AWS are missing, or have expired",
+        (
+            "aws sso login  # or set AWS_PROFILE, or give -cfg profile=...",
+            "torchx doctor -s {scheduler}",
+        ),
+    ),
+    Rule(
+        Cause.ACCESS_DENIED,
+        r"is not authorized to perform: (?P<action>[\w:-]+)|AccessDenied|UnauthorizedOperation",
+        "your user or role may not do that on AWS",
+        ("aws sts get-caller-identity", "Ask for the right that the message names"),
+    ),
+    Rule(
+        Cause.BAD_OPTION,
+        r"JobQueue \S+ not found|Job queue \S+ (does not exist|not found)",
+        "the queue is not there, in that account and region",
+        ("aws batch describe-job-queues", "Choose another `-cfg queue=...`"),
+    ),
+    Rule(
+        Cause.QUEUE_LIMIT,
+        r"JobQueue \S+ is (DISABLED|not in (a )?valid state)|job queue .* is disabled",
+        "its queue takes no jobs now",
+        (_QUEUES,),
+    ),
+    Rule(
+        Cause.BAD_OPTION,
+        r"\(ClientException|\(ValidationException|cannot be called:",
+        "AWS Batch does not take an option of the job",
+        ("torchx runopts aws_batch",),
+    ),
+    Rule(Cause.UNKNOWN, r" was refused: ", "AWS refuses the job"),
+)
+"""Of the API of AWS Batch."""

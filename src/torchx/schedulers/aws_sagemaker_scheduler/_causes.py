@@ -99,3 +99,54 @@ RULES = (
         "SageMaker gets its instances ready",
     ),
 )
+
+REFUSALS = (
+    Rule(
+        Cause.ACCESS_DENIED,
+        r"no credentials for AWS|credentials for AWS have expired|does not accept the credentials",
+        "the credentials for AWS are missing, or have expired",
+        (
+            "aws sso login  # or set AWS_PROFILE, or give -cfg profile=...",
+            "torchx doctor -s {scheduler}",
+        ),
+    ),
+    Rule(
+        Cause.UNSCHEDULABLE,
+        r"is not available in this region",
+        "that type of instances is not there in this region",
+        (_OTHER_TYPE,),
+    ),
+    Rule(
+        Cause.QUOTA,
+        r"\(ResourceLimitExceeded|account-level service limit",
+        "a quota of the account is used up, or is 0 for this type of instances",
+        ("Ask for more of it: Service Quotas, Amazon SageMaker, in the console", _OTHER_TYPE),
+    ),
+    Rule(
+        Cause.ACCESS_DENIED,
+        r"Could not assume role|unable to assume the role|role .* cannot be found",
+        "SageMaker may not act in the job's role",
+        ("Check `-cfg role=...`: it must be there, and let sagemaker.amazonaws.com assume it",),
+    ),
+    Rule(
+        Cause.IMAGE_PULL,
+        r"Access denied for repository|Cannot find (the )?requested image"
+        r"|Requested image .*not found|Invalid training image",
+        "the image is not there, or the job's role may not pull it",
+        ("Check the name of the image, which must be in Amazon ECR, and what the role may pull",),
+    ),
+    Rule(
+        Cause.ACCESS_DENIED,
+        r"is not authorized to perform: (?P<action>[\w:-]+)|AccessDenied|UnauthorizedOperation",
+        "your user or role may not do that on AWS",
+        ("aws sts get-caller-identity", "Ask for the right that the message names"),
+    ),
+    Rule(
+        Cause.BAD_OPTION,
+        r"\(ValidationException|cannot be called:",
+        "SageMaker does not take an option of the job",
+        ("torchx runopts aws_sagemaker",),
+    ),
+    Rule(Cause.UNKNOWN, r" was refused: ", "AWS refuses the job"),
+)
+"""Of the API of SageMaker."""

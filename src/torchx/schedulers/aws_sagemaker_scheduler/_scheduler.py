@@ -169,6 +169,12 @@ class AWSSageMakerScheduler(PublishedMethods, DockerWorkspaceMixin, Scheduler[Op
 
         return RULES
 
+    def refusal_rules(self) -> "Sequence[Rule]":
+        """What the words of this backend for refusing a launch mean."""
+        from ._causes import REFUSALS
+
+        return REFUSALS
+
     def checkups(self) -> "Sequence[Checkup]":
         """What jobs need here, and whether it is there: an account that may use SageMaker."""
         from ._checkups import checkups

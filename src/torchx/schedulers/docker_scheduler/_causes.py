@@ -68,3 +68,18 @@ RULES = (
     Rule(Cause.HELD, r"^paused$", "its container is paused", ("docker unpause CONTAINER",)),
     Rule(Cause.STARTING, r"replicas are not started yet", "its containers are being started"),
 )
+
+REFUSALS = (
+    Rule(
+        Cause.ACCESS_DENIED,
+        r"Docker daemon at .*cannot be reached: permission denied",
+        "you may not talk to the Docker daemon",
+        ("sudo usermod -aG docker $USER  # then log in anew",),
+    ),
+    *(
+        rule
+        for rule in RULES
+        if rule.cause not in (Cause.OUT_OF_MEMORY, Cause.HELD, Cause.STARTING)
+    ),
+)
+"""Of the Docker daemon, which refuses containers in the words in which it tells why they failed."""

@@ -228,6 +228,12 @@ class KubernetesMCADScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
 
         return RULES
 
+    def refusal_rules(self) -> "Sequence[Rule]":
+        """What the words of this backend for refusing a launch mean."""
+        from torchx.schedulers._kube.apps.causes import REFUSALS
+
+        return REFUSALS
+
     # -- inside a replica -------------------------------------------------------------------
 
     def execute(self, snapshot: AppSnapshot, replica: ReplicaSnapshot, request: ExecRequest) -> int:

@@ -1,10 +1,9 @@
 """The kinds of objects that can run an app: what tells them apart for those who ask the cluster."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from torchx._startup.dataclass import replace
+from torchx._startup.dataclass import light_dataclass, replace
 from torchx.schedulers._kube.apps.app import Object
 from torchx.schedulers._kube.apps.snapshots import Reader
 from torchx.schedulers._kube.calls import JOB_SETS, JOBS, VOLCANO_JOBS, Kind
@@ -14,7 +13,7 @@ from torchx.specs.api import RetryPolicy
 from ._states import READERS
 
 
-@dataclass(frozen=True)
+@light_dataclass(frozen=True)
 class ObjectKind:
     """One value of the option ``job_api``.
 

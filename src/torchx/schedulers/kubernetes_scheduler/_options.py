@@ -1,11 +1,10 @@
 """Options of ``kubernetes``."""
 
-from dataclasses import dataclass
-
+from torchx._startup.dataclass import light_dataclass
 from torchx.schedulers.api import StructuredOpts
 
 
-@dataclass
+@light_dataclass
 class Opts(StructuredOpts):
     queue: str | None = None
     """Queue to wait in: of Volcano, or a LocalQueue of Kueue for `job` and `jobset`."""

@@ -1,9 +1,9 @@
 """What the builders of objects are given. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
+from torchx._startup.dataclass import field, light_dataclass
 from torchx.schedulers._core.checks import ends_on_failure
 from torchx.schedulers._kube.apps.labels import LABEL_QUEUE
 from torchx.schedulers._kube.apps.pods import PodOptions
@@ -12,7 +12,7 @@ from torchx.specs.api import AppDef
 from ._options import Opts
 
 
-@dataclass(frozen=True)
+@light_dataclass(frozen=True)
 class Facts:
     """What the request depends on and is not in the app.
 
@@ -26,7 +26,7 @@ class Facts:
     api: str = "job"
 
 
-@dataclass(frozen=True)
+@light_dataclass(frozen=True)
 class Plan:
     """An app whose objects are to be built.
 

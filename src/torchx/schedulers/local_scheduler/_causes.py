@@ -28,3 +28,31 @@ RULES = (
         "it could not be started again: {problem}",
     ),
 )
+
+REFUSALS = (
+    Rule(
+        Cause.LAUNCH_FAILED,
+        r"the entrypoint cannot be run",
+        "its program is not there, or cannot be executed",
+        ("Check the program and PATH, or give the code with `--workspace`",),
+    ),
+    Rule(
+        Cause.BAD_OPTION,
+        r"the working directory .* does not exist",
+        "the directory that it is to run in is not there",
+        ("Check the image, which is a directory here",),
+    ),
+    Rule(
+        Cause.QUOTA,
+        r"open files, but the limit is|too many open files|the limit .* processes",
+        "this machine allows no more open files or processes",
+        ("ulimit -n; ulimit -u", "Raise it, or run fewer replicas"),
+    ),
+    Rule(
+        Cause.ACCESS_DENIED,
+        r"cannot make the log directory .*permission denied",
+        "its logs cannot be written",
+        ("Choose another folder: `-cfg log_dir=...`",),
+    ),
+)
+"""Of the launch of a local job."""

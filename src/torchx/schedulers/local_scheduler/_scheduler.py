@@ -314,6 +314,12 @@ class LocalScheduler(Scheduler[Opts]):
 
         return RULES
 
+    def refusal_rules(self) -> "Sequence[Rule]":
+        """What the words of this backend for refusing a launch mean."""
+        from ._causes import REFUSALS
+
+        return REFUSALS
+
     def wait_for_any_change(self, timeout_s: float) -> None:
         """Returns as soon as a job was launched or something happened to one."""
         from ._client import wait_for_any_change
@@ -436,9 +442,12 @@ def _keep_to_limit() -> None:
 
 def _active(store: "Store") -> "Iterator[tuple[JobRecord, AppState]]":
     """The jobs that have not been seen to finish, and their states."""
+    active = store.active()
+    if not active:
+        return
     from ._client import settled_view
 
-    for app_id in store.active():
+    for app_id in active:
         record = store.read(app_id)
         if record is None:
             store.clear_leftover(app_id)

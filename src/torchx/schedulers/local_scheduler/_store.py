@@ -14,7 +14,6 @@
 """
 
 import errno
-import json
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -103,6 +102,8 @@ class Store:
         except OSError as err:
             self.discard(app_id)
             raise self._not_recorded(app_id, err) from None
+        import json  # 1 ms, and `list` reads no record of what has ended
+
         try:
             lock = self._lock(folder)
             try:
@@ -306,6 +307,8 @@ class Store:
 
 
 def _parsed(data: bytes) -> object:
+    import json  # see `_create`
+
     try:
         return json.loads(data)
     except ValueError:

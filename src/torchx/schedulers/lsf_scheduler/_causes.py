@@ -111,3 +111,54 @@ RULES = (
         WAIT,
     ),
 )
+
+REFUSALS = (
+    Rule(
+        Cause.QUOTA,
+        r"pending job threshold reached|does not have enough job slots|reached its job limit"
+        r"|violates the job group limit",
+        "a limit of you or your group is reached",
+        ("Wait for your other jobs, or see the limits: busers; blimits",),
+    ),
+    Rule(
+        Cause.QUEUE_LIMIT,
+        r"Queue has been closed|queue windows are closed|Queue (only accepts|does not accept)",
+        "its queue takes no such jobs now",
+        ("bqueues -l", "Choose another `-cfg queue=...`"),
+    ),
+    Rule(
+        Cause.QUEUE_LIMIT,
+        r"Cannot exceed queue's|Too (many|few) processors requested"
+        r"|Queue does not have enough per-|Job array index too large",
+        "it asks for more than its queue allows",
+        ("bqueues -l", "Ask for less, or choose another `-cfg queue=...`"),
+    ),
+    Rule(
+        Cause.ACCESS_DENIED,
+        r"User cannot use the queue|User permission denied|Root job submission is disabled"
+        r"|User not in the specified user group|not in specified project group",
+        "you may not use that queue or group",
+        ("bqueues -u $USER",),
+    ),
+    Rule(
+        Cause.BAD_OPTION,
+        r"No such queue|Queue name must be specified",
+        "the queue is not there",
+        ("bqueues", "Choose one of these: `-cfg queue=...`"),
+    ),
+    Rule(
+        Cause.BAD_OPTION,
+        r"Bad resource requirement|Bad resource name|Bad host (name|specification)"
+        r"|No such user/host group|Host or host group is not used by the queue|Unknown user"
+        r"|Dependency condition syntax error|Bad (job|user group) name|Bad argument",
+        "LSF does not take an option of its request",
+        ("torchx runopts lsf",),
+    ),
+    Rule(
+        Cause.UNKNOWN,
+        r"Request aborted by esub",
+        "a rule of this cluster (esub) refuses the job",
+        ("Ask the administrators of the cluster",),
+    ),
+)
+"""Of bsub; the words are those of LSF's library, see lsb_perror."""

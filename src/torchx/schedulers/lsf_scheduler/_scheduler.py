@@ -162,6 +162,12 @@ class LsfScheduler(WorkspaceMixin[None], Scheduler[LsfOpts]):
 
         return RULES
 
+    def refusal_rules(self) -> "Sequence[Rule]":
+        """What the words of this backend for refusing a launch mean."""
+        from ._causes import REFUSALS
+
+        return REFUSALS
+
     # -- ending -----------------------------------------------------------------------------
 
     def end(self, snapshot: AppSnapshot) -> None:

@@ -106,3 +106,67 @@ RULES = (
         ("See that the job's folder and the command are there on every node", "sinfo -N -l"),
     ),
 )
+
+REFUSALS = (
+    Rule(
+        Cause.QUOTA,
+        r"violates accounting/QOS policy|MaxJobCount limit reached"
+        r"|\b(?P<reason>(Assoc|QOS)(Grp|Max)\w+)",
+        "a limit of your account or QOS is reached",
+        ("Wait for your other jobs, ask for less, or use another account or QOS", _LIMITS),
+    ),
+    Rule(
+        Cause.QUEUE_LIMIT,
+        r"partition not available|Partition in DOWN state|System submissions disabled"
+        r"|partition configuration not available",
+        "its partition takes no jobs now",
+        ("sinfo", "Choose another `-cfg partition=...`"),
+    ),
+    Rule(
+        Cause.QUEUE_LIMIT,
+        r"time limit is invalid|More processors requested than permitted"
+        r"|Requested nodes not in this partition",
+        "it asks for more time, CPUs or nodes than its partition allows",
+        ("scontrol show partition", "Ask for less, or choose another `-cfg partition=...`"),
+    ),
+    Rule(
+        Cause.ACCESS_DENIED,
+        r"User's group not permitted|Access denied to requested reservation"
+        r"|Access/permission denied|Invalid user id",
+        "you may not use that partition, reservation or cluster",
+        ("sacctmgr show assoc user=$USER; sinfo",),
+    ),
+    Rule(
+        Cause.BAD_OPTION,
+        r"invalid partition|No partition specified",
+        "the partition is not there",
+        ("sinfo -s", "Choose one of these: `-cfg partition=...`"),
+    ),
+    Rule(
+        Cause.BAD_OPTION,
+        r"Invalid account|Invalid qos|Invalid wckey|Invalid or unknown association",
+        "the account or the QOS is not one of yours on that partition",
+        ("sacctmgr show assoc user=$USER", "Choose others: `-cfg account=...`, `-cfg qos=...`"),
+    ),
+    Rule(
+        Cause.UNSCHEDULABLE,
+        r"node configuration is not available|Memory required by task is not available"
+        r"|Memory specification can ?not be satisfied",
+        "no node of its partition has what it asks for",
+        ("sinfo -o '%P %D %c %m %G'", "Ask for less: the role's resource"),
+    ),
+    Rule(
+        Cause.DEPENDENCY,
+        r"Job dependency problem|Circular job dependency",
+        "the job that it depends on is not there",
+    ),
+    Rule(
+        Cause.BAD_OPTION,
+        r"Invalid (feature|generic resource|license|node name|job array|time|--nice|mcs_label"
+        r"|Trackable RESource)|reservation is invalid|count specification invalid"
+        r"|unrecognized option|invalid option|Invalid --",
+        "Slurm does not take an option of its request",
+        ("torchx runopts slurm", "sinfo -o '%P %f %G'"),
+    ),
+)
+"""Of sbatch: https://slurm.schedmd.com/sbatch.html, and Slurm's src/common/slurm_errno.c"""

@@ -29,6 +29,7 @@ from torchx.workspace._registry._client import OCI_MANIFEST, Manifest, Registry
 from torchx.workspace._registry._layer import Layer, make_layer
 from torchx.workspace._registry._plan import Plan, forget_plan, keep_plan
 from torchx.workspace._registry._reference import parse_reference, parse_repository
+from torchx.workspace._registry._steps import Steps
 
 if TYPE_CHECKING:
     from urllib3 import Retry
@@ -41,6 +42,7 @@ _CREATED_BY = "COPY . . # torchx"
 _DEFAULT_PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _MAX_LINKS = 40
 _PARALLEL = 4
+_SHOWN_AS_STEPS = {"calm_text": ""}
 
 logger = get_logger(__name__)
 
@@ -249,9 +251,10 @@ def push_image(plan: Plan, retries: "Retry | None" = None) -> None:
                     blobs[digest] = RemoteBlob(source, digest, layer["size"])
         tasks: list[tuple[Blob, str | None]] = [(blob, mount_from) for blob in blobs.values()]
         tasks += [(plan.layer, None), (BytesBlob(plan.config), None)]
+        steps = Steps(plan.repository, [*blobs.values(), plan.layer])
         with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="torchx-push") as pool:
             try:
-                running = [pool.submit(_push_blob, registry, *task) for task in tasks]
+                running = [pool.submit(_push_blob, registry, steps, *task) for task in tasks]
                 done, _ = wait(running, return_when=FIRST_EXCEPTION)
                 for future in done:
                     future.result()
@@ -262,18 +265,22 @@ def push_image(plan: Plan, retries: "Retry | None" = None) -> None:
                 raise
         registry.put_manifest(plan.tag, plan.manifest)
     forget_plan(plan)
-    logger.info("pushed image `%s`", plan.image)
+    short = {"calm_text": f"pushed image `{plan.repository}:{plan.tag[:12]}`"}
+    logger.info("pushed image `%s`", plan.image, extra=short)
 
 
-def _push_blob(registry: Registry, blob: Blob, mount_from: str | None) -> None:
+def _push_blob(registry: Registry, steps: Steps, blob: Blob, mount_from: str | None) -> None:
     if registry.has_blob(blob.digest):
+        steps.finish(blob)
         return
     if not mount_from:
+        text = "uploading %s to `%s`: `%s`"
         logger.info(
-            "uploading %s to `%s`: `%s`", size_text(blob.size), registry.repository, blob.digest
+            text, size_text(blob.size), registry.repository, blob.digest, extra=_SHOWN_AS_STEPS
         )
     try:
-        registry.upload(blob, mount_from)
+        registry.upload(steps.counted(blob), mount_from)
+        steps.finish(blob)
     except RefusedByRegistry:
         if isinstance(blob, FileBlob) and not blob.is_whole():
             os.unlink(blob.path)

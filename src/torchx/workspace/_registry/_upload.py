@@ -105,7 +105,8 @@ class Upload:
                 return
             if time.monotonic() - said > _PROGRESS_S:
                 said = time.monotonic()
-                logger.info("%s: %d %% sent", self._doing, 100 * start // self._blob.size)
+                percent = 100 * start // self._blob.size
+                logger.info("%s: %d %% sent", self._doing, percent, extra={"calm_text": ""})
 
     def _after_refusal(self, err: RefusedByRegistry) -> None:
         if err.status == 413 and (not self._chunk or self._chunk > _SMALL_CHUNK):

@@ -2,9 +2,9 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
+from torchx._startup.dataclass import field, light_dataclass
 from torchx.specs.api import AppDef
 
 from .labels import ANNOTATION_APP, ANNOTATION_ENDED, LABEL_QUEUE, LABEL_ROLE_INDEX
@@ -13,7 +13,7 @@ from .labels import LABEL_UNIQUE_NAME as APP_LABEL
 Object = Mapping[str, Any]
 
 
-@dataclass(frozen=True)
+@light_dataclass(frozen=True)
 class NotedRole:
     """What an object notes of a role."""
 
@@ -26,7 +26,7 @@ class NotedRole:
     """Name of the object that makes its pods."""
 
 
-@dataclass(frozen=True)
+@light_dataclass(frozen=True)
 class App:
     """The main objects of one app, by their names, and what they note of it."""
 

@@ -110,7 +110,7 @@ RULES = (
     # placement
     Rule(
         Cause.UNSCHEDULABLE,
-        r"Insufficient (?P<what>[\w./-]+)",
+        r"Insufficient (?P<what>[\w/-]+(\.[\w/-]+)*)",
         "no node has enough {what} free",
         ("Ask for less, or wait: " + _NODES,),
     ),
@@ -136,3 +136,75 @@ RULES = (
         (_EVENTS,),
     ),
 )
+
+REFUSALS = (
+    Rule(
+        Cause.QUOTA,
+        r"exceeded quota",
+        "a quota of the namespace is used up",
+        ("kubectl describe resourcequota", "Wait for other jobs, or ask for less"),
+    ),
+    Rule(
+        Cause.QUEUE_LIMIT,
+        r"(maximum|minimum) [\w./-]+ usage per",
+        "it asks for more, or less, than the namespace allows",
+        ("kubectl describe limitrange", "Change the role's resource"),
+    ),
+    Rule(
+        Cause.ACCESS_DENIED,
+        r"is forbidden: User\b|cannot (create|get|list|patch|delete) resource"
+        r"|you are not allowed to",
+        "its user may not do that in the namespace",
+        ("kubectl auth can-i --list", "torchx doctor -s {scheduler}"),
+    ),
+    Rule(
+        Cause.ACCESS_DENIED,
+        r"does not accept the credentials|program for credentials|credential plugin",
+        "the credentials for the cluster are missing, or have expired",
+        ("Log in to the cluster anew", "torchx doctor -s {scheduler}"),
+    ),
+    Rule(
+        Cause.QUEUE_LIMIT,
+        r"can only submit job to queue with state|(Local|Cluster)?Queue .* is inactive",
+        "its queue takes no jobs now",
+        ("kubectl get queues", "Choose another `-cfg queue=...`"),
+    ),
+    Rule(
+        Cause.BAD_OPTION,
+        r"unable to find job queue",
+        "the queue is not there",
+        ("kubectl get queues", "Choose another `-cfg queue=...`"),
+    ),
+    Rule(
+        Cause.BAD_OPTION,
+        r"namespaces \"(?P<name>[\w.-]+)\" not found",
+        "the namespace `{name}` is not there",
+        ("kubectl get namespaces", "Choose another `-cfg namespace=...`"),
+    ),
+    Rule(
+        Cause.BAD_OPTION,
+        r"(serviceaccount|priorityclass\S*|no PriorityClass with name)"
+        r" \"?(?P<name>[\w.-]+)\"?( was)? not found|no PriorityClass with name (?P<class>[\w.-]+)",
+        "its request names something that is not there",
+        ("kubectl get serviceaccounts,priorityclasses",),
+    ),
+    Rule(
+        Cause.BAD_OPTION,
+        r"violates PodSecurity|admission webhook .* denied|ValidatingAdmissionPolicy .* denied",
+        "a rule of the cluster forbids what it asks for",
+        ("Leave out what the message names, or ask the administrators of the cluster",),
+    ),
+    Rule(
+        Cause.BAD_OPTION,
+        r"the cluster has no [\w.]+",
+        "the cluster does not run what the job is made of",
+        ("torchx doctor -s {scheduler}",),
+    ),
+    Rule(
+        Cause.BAD_OPTION,
+        r"already exists",
+        "another job has that name",
+        ("Run it again, for another name",),
+    ),
+)
+"""Of the API server, and of the webhooks that it asks."""

@@ -2,9 +2,9 @@
 
 import os
 import time
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from torchx._startup.dataclass import field, light_dataclass
 from torchx._startup.lazy_logger import get_logger
 from torchx.schedulers._core import records
 from torchx.schedulers._core.executing import ExecRequest
@@ -30,7 +30,7 @@ Home = tuple[str | None, str | None]
 """Kubeconfig and context; ``None`` for the user's own choice."""
 
 
-@dataclass
+@light_dataclass
 class Clusters:
     """Clients by kubeconfig and context, made on first use; and the last look at each app.
 
@@ -55,7 +55,7 @@ class Clusters:
         if self.given is not None:
             home = (None, None)
             if home not in self._clients:
-                from .official import adapted
+                from .adapted import adapted
 
                 self._clients[home] = adapted(self.given)
             return self._clients[home]

@@ -3,9 +3,7 @@
 import re
 from typing import Any
 
-from torchx.errors import InvalidInput, NotInstalled
-from torchx.schedulers._kube.client import KubeClient
-from torchx.schedulers._kube.config import Cluster, Config, Pem, User
+from torchx.errors import NotInstalled
 
 _LIST = re.compile(r"list\[(.+)\]", re.IGNORECASE)
 _DICT = re.compile(r"dict[(\[]str, (.+)[)\]]", re.IGNORECASE)
@@ -48,50 +46,6 @@ def to_plain(obj: Any) -> Any:
     if obj is None or isinstance(obj, (str, int, float, bool)):
         return obj
     return _client().ApiClient().sanitize_for_serialization(obj)
-
-
-def adapted(client: Any) -> KubeClient:
-    """Our client for the server that an ``ApiClient`` of the official one talks to.
-
-    A token is taken over as it is then: one that expires needs a new scheduler.
-
-    Raises:
-        InvalidInput: for anything else.
-    """
-    if isinstance(client, KubeClient):
-        return client
-    configuration = getattr(client, "configuration", None)
-    if configuration is None or not getattr(configuration, "host", ""):
-        msg = f"`client` is an `ApiClient` of the package `kubernetes`, given: {type(client)}"
-        raise InvalidInput(msg)
-    from torchx.schedulers._kube.transport import HttpTransport
-
-    config = official_config(configuration)
-    return KubeClient(HttpTransport(config), config.user.name)
-
-
-def official_config(configuration: Any) -> Config:
-    """What a ``Configuration`` of the official client says."""
-    token = configuration.get_api_key_with_prefix("BearerToken", "authorization") or ""
-    cluster = Cluster(
-        configuration.host,
-        name="that of the client",
-        ca=_pem(configuration.ssl_ca_cert),
-        insecure=not configuration.verify_ssl,
-        tls_server_name=getattr(configuration, "tls_server_name", None) or "",
-        proxy_url=getattr(configuration, "proxy", None) or "",
-    )
-    user = User(
-        name="that of the client",
-        token=token.removeprefix("Bearer "),
-        certificate=_pem(configuration.cert_file),
-        key=_pem(configuration.key_file),
-    )
-    return Config(cluster, user)
-
-
-def _pem(path: str | None) -> Pem | None:
-    return Pem(path=path) if path else None
 
 
 def _client() -> Any:

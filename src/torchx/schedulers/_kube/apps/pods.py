@@ -3,9 +3,9 @@
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from torchx._startup.dataclass import light_dataclass
 from torchx.errors import MountNotSupported
 from torchx.specs.api import BindMount, DeviceMount, Role, VolumeMount
 from torchx.specs.overlays import JOIN, apply_overlay
@@ -21,7 +21,7 @@ RESERVED_MEMMB = 1024
 _EXPANDABLE = re.compile(r"\$(?=[$(]|\Z)")
 
 
-@dataclass(frozen=True)
+@light_dataclass(frozen=True)
 class PodOptions:
     """What options say of the pods of all roles."""
 

@@ -2,9 +2,10 @@
 indexes. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+
+from torchx._startup.dataclass import light_dataclass
 
 Object = Mapping[str, Any]
 
@@ -17,7 +18,7 @@ _OFTEN = 4
 """So many seconds it says of a group that it has not placed it, although all is well."""
 
 
-@dataclass(frozen=True)
+@light_dataclass(frozen=True)
 class Ended:
     """How a pod ended.
 

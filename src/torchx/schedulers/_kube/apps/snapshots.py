@@ -1,9 +1,9 @@
 """Objects and Pods of the cluster as snapshots of apps. Pure."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from torchx._startup.dataclass import light_dataclass
 from torchx.schedulers._core.exits import from_shell
 from torchx.schedulers.api import AppSnapshot, AppState, ReplicaSnapshot, Role
 from torchx.specs.api import is_terminal
@@ -30,7 +30,7 @@ _TOLD_TO_END = (None, 128 + 15, 128 + 9)
 """How containers end that are deleted: by SIGTERM or SIGKILL, or before they ran."""
 
 
-@dataclass(frozen=True)
+@light_dataclass(frozen=True)
 class Fate:
     """What becomes of the replicas of one role, by the word of the object that makes its pods.
 
@@ -116,7 +116,7 @@ class Fate:
         return state
 
 
-@dataclass(frozen=True)
+@light_dataclass(frozen=True)
 class Reader:
     """How the main objects of one kind are read.
 
