@@ -84,7 +84,7 @@ LISTED = [
     Waits("torchx.schedulers.api", "torchx.schedulers._core.explaining", FAILURE),
     Waits("torchx.schedulers.*_scheduler._scheduler", "torchx.schedulers.*_scheduler._*", CLIENT),
     Waits("torchx.schedulers.*_scheduler._*", "torchx.schedulers._kube.*", CLIENT),
-    Waits("torchx.schedulers.*_scheduler._*", "torchx.schedulers._aws.*", CLIENT),
+    Waits("torchx.schedulers.*_scheduler._*", "torchx._aws.*", CLIENT),
     Waits("torchx.schedulers.local_*._execute", "torchx.schedulers.local_*._client", CLIENT),
     Waits("torchx.schedulers._kube.*", "torchx.schedulers._kube.*", CLIENT),
     Waits("torchx.schedulers.local_scheduler._compat", "torchx.schedulers.local_*", CLIENT),
@@ -118,7 +118,7 @@ LISTED = [
     Waits("torchx.workspace.*", "torchx.workspace.*", WORKSPACE),
     Waits("torchx.workspace.*", "torchx._projects.listing", WORKSPACE),
     Waits("torchx.workspace.*", "torchx._docker", WORKSPACE),
-    Waits("torchx.workspace._ecr", "torchx.schedulers._aws.*", "for registries of AWS alone"),
+    Waits("torchx.workspace._ecr", "torchx._aws.*", "for registries of AWS alone"),
     Waits("torchx.tracker.mlflow", "torchx.*", RUN),
 ]
 

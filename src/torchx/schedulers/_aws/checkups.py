@@ -3,10 +3,9 @@
 import importlib.util
 from collections.abc import Callable
 
+from torchx._aws.errors import AwsRefused, NoCredentials, NoRegion
 from torchx.errors import BackendUnavailable
 from torchx.schedulers._core.checkups import Checkup, Finding, broken, neutral
-
-from .errors import AwsRefused, NoCredentials, NoRegion
 
 
 def checkups_of(name: str, ask: Callable[[], Finding]) -> list[Checkup]:

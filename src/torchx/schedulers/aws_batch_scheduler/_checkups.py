@@ -1,7 +1,7 @@
 """What jobs on AWS Batch need: boto3, credentials and a region, and a queue that starts jobs."""
 
+from torchx._aws.session import AwsService
 from torchx.schedulers._aws.checkups import checkups_of
-from torchx.schedulers._aws.session import AwsService
 from torchx.schedulers._core.checkups import Checkup, Finding, broken, ok
 
 _PAGE = "See `From nothing to a finished job` on the page of `aws_batch`"

@@ -1,7 +1,7 @@
 """What training jobs need: boto3, credentials and a region, and a policy that allows SageMaker."""
 
+from torchx._aws.session import AwsService
 from torchx.schedulers._aws.checkups import checkups_of
-from torchx.schedulers._aws.session import AwsService
 from torchx.schedulers._core.checkups import Checkup, Finding, ok
 
 
