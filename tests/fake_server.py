@@ -77,6 +77,10 @@ class FakeServer:
         """All is well again."""
         self.admin("faults")
 
+    def set_clock(self, ahead_s: float) -> None:
+        """Has it tell another time than ours, until it is reset."""
+        self.admin("clock", {"ahead_s": ahead_s})
+
     def requests(self, *, forget: bool = False) -> list[dict[str, Any]]:
         """All that was asked, oldest first."""
         found: list[dict[str, Any]] = self.admin("requests", method="DELETE" if forget else "GET")

@@ -124,7 +124,8 @@ class TestBatchOnAFake(BatchContract):
     """On a server that speaks AWS's protocols and runs commands as processes of this machine."""
 
     timeout_s = 60
-    many_replicas = 60
+    many_replicas = 99
+    """AWS tells of 100 jobs in one answer: of these nodes, and of the job that they belong to."""
 
     @pytest.fixture
     def image(self):
@@ -172,6 +173,11 @@ class TestBatchOnAFake(BatchContract):
     def queries(self, aws):
         return lambda: sum(call.startswith("batch:") for call in aws.calls())
 
+    def test_300_replicas_are_asked_for_by_hundreds(self, jobs, queries):
+        asked = self.queries_of_verbs(jobs, queries, "cancel", 300)
+        # 301 jobs in four answers; a list looks at no nodes
+        assert asked == {"describe": 4, "status": 4, "list": 3, "log": 4, "cancel": 5}
+
 
 # -- moto's server, with real containers ---------------------------------------------------------
 
@@ -209,6 +215,7 @@ GAPS = {
     "test_an_interrupted_launch_leaves_nothing_or_an_app_that_can_be_reached": (
         "tested on the fake, which tells what is left"
     ),
+    "test_the_backend_gets_what_the_dryrun_shows": "tested on the fake, which keeps what it got",
     "test_a_submission_that_is_refused_leaves_nothing": (
         "moto lists definitions that are not active without saying so"
     ),

@@ -82,7 +82,6 @@ class TestSageMakerOnAFake(SageMakerContract):
     """On a server that speaks AWS's protocol and runs commands as processes of this machine."""
 
     timeout_s = 60
-    many_replicas = 25
     # a look at the job, and its end; the log has its streams besides
     most_queries = {"describe": 1, "list": 1, "log": 1, "cancel": 2, "delete": 2}  # noqa: RUF012 - of the suite
 

@@ -138,7 +138,6 @@ class KubernetesOnAFake(KubernetesContract):
     """On an API server that keeps objects and runs commands as processes of this machine."""
 
     timeout_s = 60
-    many_replicas = 60
     no_commands = "the fake API server opens no websockets"
 
     @pytest.fixture

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import pytest
 
+from tests.contract.own_jobs import NoBackend
 from tests.contract.trials import TRIALS
 from torchx.schedulers.local_scheduler import create_scheduler
 from torchx.specs.api import AppState
@@ -31,7 +32,8 @@ def local() -> Path:
     return Path(os.environ["TORCHX_HOME"], "local")
 
 
-class TestLocalCwd(SchedulerContract):
+class TestLocalCwd(NoBackend, SchedulerContract):
+    no_backend = "local jobs are processes of this user on this machine"
     requires_resource = False
     trials = TRIALS
     timeout_s = 30

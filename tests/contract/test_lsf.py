@@ -19,7 +19,6 @@ class TestLsf(SchedulerContract):
     requires_resource = False
     trials = TRIALS
     timeout_s = 40
-    many_replicas = 40
 
     @pytest.fixture
     def scheduler_name(self):
@@ -117,6 +116,8 @@ class TestLsf(SchedulerContract):
 @pytest.mark.thorough
 class TestLsfGang(TestLsf):
     """The whole app as one parallel job, which starts again as a whole."""
+
+    many_replicas = 40  # the stand-in for `blaunch` is a Python each, that waits beside its replica
 
     @pytest.fixture
     def scheduler(self, programs):

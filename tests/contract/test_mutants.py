@@ -78,7 +78,7 @@ MUTANTS = {
         "        found = parse_job(records[0]) if records else None\n"
         "        for _ in found.replicas[::20] if found else ():\n            show(app_id)\n"
         "        return found\n",
-        "test_the_number_of_queries_does_not_grow_with_replicas[describe]",
+        "test_the_number_of_queries_does_not_grow_with_replicas[cancel]",
     ),
     "a failure does not end the others": Mutant(
         "end_on_failure=ends_on_failure(opts.on_failure)",

@@ -118,6 +118,10 @@ class TestSlurm(SlurmContract):
 
         return script
 
+    @pytest.fixture
+    def queries(self):
+        pytest.skip("counted on programs that stand in, where each verb can see another cluster")
+
 
 def keep_busy(over: threading.Event) -> None:
     """Changes the cluster now and then, as on one that others use.
@@ -138,7 +142,6 @@ class TestSlurmPrograms(SlurmContract):
     """On programs that stand in for those of Slurm, where there is no cluster."""
 
     timeout_s = 90  # on a busy machine Slurm is asked seldom: 20 times as long as an answer takes
-    many_replicas = 100
 
     @pytest.fixture
     def folder(self, tmp_path):

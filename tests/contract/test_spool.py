@@ -7,10 +7,12 @@ import pytest
 
 from tests.contract import spool_programs
 from tests.contract.spool_scheduler import create_scheduler, parse_job, show
+from tests.contract.trials import TRIALS
 from torchx.specs import AppState
 from torchx.testing.programs import Programs
 from torchx.testing.scheduler_suite import SchedulerContract
 
+ENTRY_POINT = "[torchx.schedulers]\nspool = tests.contract.spool_scheduler:create_scheduler\n"
 AWAY = "spool: error: the spool daemon is away"
 
 
@@ -19,7 +21,7 @@ class TestSpool(SchedulerContract):
 
     timeout_s = 30
     attempt_variable = "SPOOL_ATTEMPT"
-    many_replicas = 60
+    trials = TRIALS
 
     @pytest.fixture
     def programs(self, tmp_path, monkeypatch):
@@ -29,6 +31,16 @@ class TestSpool(SchedulerContract):
         programs = Programs.of_script(tmp_path / "bin", script, spool_programs.PROGRAMS)
         with programs.on_path():
             yield programs
+
+    @pytest.fixture
+    def scheduler_name(self, tmp_path, monkeypatch):
+        """The name by which other processes find the scheduler, as that of an installed package."""
+        package = tmp_path / "site" / "spool_plugin-1.0.dist-info"
+        package.mkdir(parents=True)
+        (package / "METADATA").write_text("Metadata-Version: 2.1\nName: spool-plugin\n")
+        (package / "entry_points.txt").write_text(ENTRY_POINT)
+        monkeypatch.syspath_prepend(str(package.parent))
+        return "spool"
 
     @pytest.fixture
     def scheduler(self, programs):

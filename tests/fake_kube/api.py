@@ -23,6 +23,7 @@ _PATH = re.compile(
     r"(?:/namespaces/(?P<namespace>[^/]+)(?=/[^/]))?"
     r"/(?P<plural>[^/]+)(?:/(?P<name>[^/]+)(?:/(?P<sub>.+))?)?"
 )
+_REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _DROPPED_BEFORE = {
     (1, 29): ("backoffLimitPerIndex", "maxFailedIndexes"),
     (1, 31): ("successPolicy", "managedBy"),
@@ -97,6 +98,8 @@ class Api:
             return self._discovery(path)
         if re.fullmatch(r"/api/[^/]+|/apis/[^/]+(/[^/]+)?", path):
             return self._resources(path)
+        if path == _REVIEWS and request.method == "POST":
+            return self._review(request.json())
         found = _PATH.fullmatch(path)
         key = (found["group"] or "", found["version"], found["plural"]) if found else None
         kind = self.kinds.get(key) if key else None
@@ -113,6 +116,15 @@ class Api:
                 raise not_found(resource, target.name)
             return reply
         return self._handlers[verb](request, target)
+
+    def _review(self, review: dict[str, Any]) -> Reply:
+        """Whether the user may do what is asked about."""
+        asked = review["spec"]["resourceAttributes"]
+        resource = ".".join(filter(None, [asked["resource"], asked.get("group")]))
+        resource += f"/{asked['subresource']}" if asked.get("subresource") else ""
+        refused = {(asked["verb"], resource), (asked["verb"], "*"), ("*", resource)}
+        allowed = not refused & self.settings.forbidden
+        return json_reply({**review, "status": {"allowed": allowed}}, 201)
 
     def _discovery(self, path: str) -> Reply:
         if path == "/version":

@@ -3,12 +3,16 @@
 import asyncio
 import json
 import ssl
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
+from email.utils import formatdate
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 MAX_HEAD = 64 * 1024
+_CLOCK: dict[str, float] = {}
+"""How wrong the clock of this process is, by the name `ahead_s`."""
 _WORDS = {200: "OK", 201: "Created", 404: "Not Found", 409: "Conflict", 410: "Gone"}
 
 
@@ -80,6 +84,12 @@ async def _exchange(
     request = await _read(reader)
     if request is None:
         return False
+    if request.path == "/_fake/clock":
+        _CLOCK.update(request.json())
+        await _write_whole(writer, json_reply({}))
+        return True
+    if request.path == "/_fake/reset":
+        _CLOCK.clear()
     try:
         reply = await handler(request)
     except Dropped:
@@ -114,7 +124,9 @@ async def _read(reader: asyncio.StreamReader) -> Request | None:
 def _head(reply: Reply, extra: str) -> bytes:
     lines = [f"HTTP/1.1 {reply.code} {_WORDS.get(reply.code, 'Status')}"]
     lines.append(f"Content-Type: {reply.content_type}")
-    lines += [f"{name}: {value}" for name, value in reply.headers.items()]
+    now_s = time.time() + _CLOCK.get("ahead_s", 0.0)
+    headers = {"Date": formatdate(now_s, usegmt=True), **reply.headers}
+    lines += [f"{name}: {value}" for name, value in headers.items()]
     return ("\r\n".join([*lines, extra]) + "\r\n\r\n").encode("latin-1")
 
 

@@ -216,6 +216,10 @@ PRIVATE_ELSEWHERE = {
     "torchx.schedulers.slurm_scheduler._scheduler -> torchx.workspace._copies",
     # the source of a job is an archive like the context of an image
     "torchx.schedulers.aws_sagemaker_scheduler._source -> torchx.workspace._tar",
+    # `torchx doctor` asks registries as those do that put images there
+    "torchx.schedulers._image_checkups -> torchx.workspace._registry._auth",
+    "torchx.schedulers._image_checkups -> torchx.workspace._registry._client",
+    "torchx.schedulers._image_checkups -> torchx.workspace._registry._reference",
     # two rooms of one subject each, that share the width of a terminal
     "torchx.cli._parser -> torchx.util._terminal",
     "torchx.specs._component_parser -> torchx.util._terminal",

@@ -94,6 +94,7 @@ LISTED = [
     Waits("torchx.runner.api", "torchx.runner._portability", "for `strict` alone"),
     Waits("torchx.cli.cmd_run", "torchx.cli._portability", "for several schedulers alone"),
     Waits("torchx.runner._changes", "torchx.runner._watching", CLIENT),
+    Waits("torchx.runner._explaining", "torchx.schedulers.checkups", "for `doctor` alone"),
     Waits("torchx.runner._explaining", "torchx.schedulers._core.refusals", "for errors alone"),
     Waits("torchx.runner._recorded", "torchx.runner._requests", CLIENT),
     Waits("torchx.runner._session", "torchx.runner._resolved", TEXT),
@@ -118,6 +119,11 @@ LISTED = [
     Waits("torchx.workspace.*", "torchx.workspace.*", WORKSPACE),
     Waits("torchx.workspace.*", "torchx._projects.listing", WORKSPACE),
     Waits("torchx.workspace.*", "torchx._docker", WORKSPACE),
+    Waits(
+        "torchx.schedulers._image_checkups",
+        "torchx.workspace._registry.*",
+        "for images that are not on this machine",
+    ),
     Waits("torchx.workspace._ecr", "torchx._aws.*", "for registries of AWS alone"),
     Waits("torchx.tracker.mlflow", "torchx.*", RUN),
 ]

@@ -45,10 +45,11 @@ class AnswerLost(BackendUnavailable):
     """No answer came: the request may have been carried out, or not."""
 
 
-_SIGN_IN = (
+SIGN_IN = (
     "sign in (`aws sso login`, `aws configure`), set AWS_PROFILE or AWS_ACCESS_KEY_ID, or give "
     "the option `profile`"
 )
+"""What to do without credentials."""
 _NO_ACCESS = frozenset(
     ["AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "NotAuthorized"]
 )
@@ -149,7 +150,7 @@ def translated(err: Exception, call: str) -> TorchXError | None:
         return None
     words = _one_line(str(err))
     if names.intersection(_CREDENTIAL_ERRORS):
-        return NoCredentials(f"no credentials for AWS ({words}): {_SIGN_IN}")
+        return NoCredentials(f"no credentials for AWS ({words}): {SIGN_IN}")
     if "NoRegionError" in names:
         return NoRegion(
             "no AWS region is set: give the option `region`, set AWS_REGION, or add one to the "
@@ -176,10 +177,10 @@ def _of_answer(err: Exception, call: str) -> TorchXError:
     if code in _THROTTLED or status == 429:
         return Throttled(f"`{call}`: AWS takes no more requests for now: {words}")
     if code in _EXPIRED:
-        text = f"the credentials for AWS have expired: {words}; {_SIGN_IN}"
+        text = f"the credentials for AWS have expired: {words}; {SIGN_IN}"
         return NoCredentials(text, code, request_id)
     if code in _WRONG_CREDENTIALS:
-        text = f"AWS does not accept the credentials: {words}; {_SIGN_IN}"
+        text = f"AWS does not accept the credentials: {words}; {SIGN_IN}"
         return NoCredentials(text, code, request_id)
     if status >= 500:
         return AnswerLost(f"`{call}` failed: {words}")

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from torchx.errors import NotInstalled
 from torchx.version import __version__
 
-from .errors import translate_errors
+from .errors import SIGN_IN, NoCredentials, translate_errors
 
 if TYPE_CHECKING:
     import boto3
@@ -107,6 +107,24 @@ class AwsService:
         """What all pages hold under a key."""
         for page in self.pages(operation, **params):
             yield from page.get(key) or ()
+
+    def sibling(self, name: str) -> "AwsService":
+        """Another service with the same region and profile."""
+        return AwsService(name, self._region, self._profile)
+
+    def require_access(self) -> None:
+        """Looks for credentials and a region, without a call of the service.
+
+        Raises:
+            NoCredentials, NoRegion: if there are none.
+        """
+        if self._given is not None:
+            return
+        with translate_errors("sts:session"):
+            found = local_session(self._region, self._profile).get_credentials()
+        if found is None:
+            raise NoCredentials(f"no credentials for AWS: {SIGN_IN}")
+        self.client(attempts=1)
 
     @property
     def region(self) -> str:

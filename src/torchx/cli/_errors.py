@@ -44,7 +44,6 @@ _NOT_USAGE = (
     "RefusedByRegistry",
     "ReplicaNotRunning",
     "UnknownApp",
-    "UnresolvedApp",
 )
 
 

@@ -26,6 +26,7 @@ from torchx.schedulers.checkups import (
     ok,
 )
 from torchx.schedulers.checkups import warning as warn
+from torchx.specs import CfgVal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,11 +40,9 @@ examples:
   torchx doctor -s slurm
   torchx doctor --json"""
 
-TIMEOUT_S = 10.0
-"""After which the command ends, whatever has answered by then."""
+TIMEOUT_S = 9.0
+"""After which the command ends, whatever has answered by then: ten with its start and its end."""
 _OURS = "torchx"
-_SETUP_SHARE = 0.9
-"""Of that time, for making the schedulers."""
 
 Row = tuple[str, str, Finding]
 """Scheduler, check and finding."""
@@ -68,7 +67,7 @@ class CmdDoctor(SubCommand):
     def run(self, args: argparse.Namespace) -> None:
         given = [name.strip() for name in args.schedulers.split(",") if name.strip()]
         chosen = [_arguments.check_scheduler(name) for name in given]
-        with get_runner() as runner:
+        with get_runner(component_defaults=_component_defaults()) as runner:
             names = chosen or runner.scheduler_backends()
             rows = [*_examined(runner, names)]
         rows = [_wanted(row) if chosen else row for row in rows]
@@ -95,29 +94,47 @@ def _wanted(row: Row) -> Row:
 def _examined(runner: Runner, names: "Sequence[str]") -> Iterator[Row]:
     """All findings, in the order of the schedulers; each check runs in a thread of its own."""
     deadline = time.monotonic() + TIMEOUT_S
-    groups: list[tuple[str, list[tuple[str, _Task]]]] = []
-    setups = {name: _Task(lambda name=name: runner.checkups(name)) for name in names}  # type: ignore[misc]  # mypy does not infer lambdas with defaults
-    groups.append((_OURS, [(check.name, _Task(check.check)) for check in _own_checkups()]))
-    for name, setup in setups.items():
-        made = setup.result(deadline - TIMEOUT_S * (1 - _SETUP_SHARE))
-        if isinstance(made, Finding):
-            groups.append((name, [("setup", _Task(lambda made=made: made))]))  # type: ignore[misc]  # as above
-        else:
-            groups.append((name, [(check.name, _Task(check.check)) for check in made]))
-    for name, tasks in groups:
+    groups = [(_OURS, _Task(lambda: _started(_own_checkups())))]
+    groups += [
+        (name, _Task(lambda name=name: _started(_checkups(runner, name))))  # type: ignore[misc]  # mypy does not infer lambdas with defaults
+        for name in names
+    ]
+    for name, group in groups:
+        tasks = group.result(deadline)
+        if isinstance(tasks, Finding):  # it could not even be made
+            yield name, "setup", tasks
+            continue
         for check, task in tasks:
             found = task.result(deadline)
             yield name, check, found if isinstance(found, Finding) else neutral("no answer")
 
 
+def _checkups(runner: Runner, name: str) -> "Sequence[Checkup]":
+    cfg: dict[str, CfgVal] = {}
+    config.apply(scheduler=name, cfg=cfg)
+    return runner.checkups(name, cfg)
+
+
+def _started(checks: "Sequence[Checkup]") -> "_Tasks":
+    """All checks of a scheduler, which run from now on, whatever others do."""
+    return [(check.name, _Task(check.check)) for check in checks]
+
+
+def _component_defaults() -> dict[str, dict[str, str]]:
+    try:
+        return config.load_sections(prefix="component")
+    except TorchXError:  # the check of the files tells why
+        return {}
+
+
 class _Task:
     """One call in a thread of its own, which nobody waits for longer than wanted."""
 
-    def __init__(self, call: "Callable[[], Finding | Sequence[Checkup]]") -> None:
-        self._results: queue.Queue[Finding | Sequence[Checkup]] = queue.Queue()
+    def __init__(self, call: "Callable[[], _Result]") -> None:
+        self._results: queue.Queue[_Result] = queue.Queue()
         threading.Thread(target=self._run, args=(call,), daemon=True).start()
 
-    def _run(self, call: "Callable[[], Finding | Sequence[Checkup]]") -> None:
+    def _run(self, call: "Callable[[], _Result]") -> None:
         try:
             self._results.put(call())
         except NotInstalled as err:
@@ -127,12 +144,16 @@ class _Task:
         except Exception as err:  # noqa: BLE001 - a plugin may fail in any way, the others go on
             self._results.put(broken(f"the check failed: {type(err).__name__}: {err}", ""))
 
-    def result(self, deadline: float) -> "Finding | Sequence[Checkup]":
+    def result(self, deadline: float) -> "_Result":
         """What the call gave, or that it gave nothing in time."""
         try:
             return self._results.get(timeout=max(deadline - time.monotonic(), 0.0))
         except queue.Empty:
             return broken(f"no answer within {TIMEOUT_S:g} s", "Look at the network")
+
+
+_Tasks = list[tuple[str, _Task]]
+_Result = Finding | _Tasks
 
 
 def _own_checkups() -> list[Checkup]:

@@ -131,7 +131,7 @@ class CmdList(SubCommand):
             more = len(apps) - len(shown)
             _output.out(list_text(runner, shown, more, form == "wide"))
         else:
-            rows = [[app.app_handle, app.name, str(app.state)] for app in shown]
+            rows = [(app.app_handle, app.name, str(app.state)) for app in shown]
             _output.out_table([HANDLE_HEADER, NAME_HEADER, STATUS_HEADER], rows)
 
 

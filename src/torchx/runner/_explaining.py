@@ -1,13 +1,17 @@
 """Verbs of the runner that explain: apps, and what schedulers need."""
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import torchx
 from torchx.errors import TorchXError
 from torchx.runner._calls import recorded_call
+from torchx.runner._prepare import takes_args
 from torchx.runner._session import Session, method_of
-from torchx.specs.api import AppHandle
+from torchx.settings import ENV_TORCHX_IMAGE
+from torchx.specs.api import AppHandle, CfgVal
 
 if TYPE_CHECKING:
     from torchx.schedulers.api import AppSnapshot, Scheduler
@@ -48,10 +52,31 @@ class ExplainingVerbs(Session):
         with recorded_call(method, backend, app_id):
             return method_of(scheduler, method, backend)(app_id)
 
-    def checkups(self, scheduler: str) -> "Sequence[Checkup]":
-        """What ``torchx doctor`` checks of a scheduler."""
-        found = getattr(self._scheduler(scheduler), "checkups", None)  # older ones may lack it
-        return found() if found is not None else ()
+    def checkups(
+        self, scheduler: str, cfg: "Mapping[str, CfgVal] | None" = None
+    ) -> "Sequence[Checkup]":
+        """What ``torchx doctor`` checks of a scheduler.
+
+        Args:
+            cfg: options that are checked as well.
+        """
+        from torchx.schedulers.checkups import Configured
+
+        hook = getattr(self._scheduler(scheduler), "checkups", None)  # older ones may lack it
+        if hook is None:
+            return ()
+        configured = Configured(dict(cfg or {}), self._images())
+        found: Sequence[Checkup] = hook(configured) if takes_args(hook, configured) else hook()
+        return found
+
+    def _images(self) -> dict[str, str]:
+        """Images of components, and where each of them is named; empty for the default one."""
+        named = "TORCHX_IMAGE" if os.environ.get(ENV_TORCHX_IMAGE) else ""
+        images = {torchx.IMAGE: named}
+        for component, defaults in self._component_defaults.items():
+            if defaults.get("image"):
+                images.setdefault(defaults["image"], f"[component:{component}]")
+        return images
 
 
 def has_look(scheduler: object) -> bool:

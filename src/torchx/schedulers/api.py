@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from torchx.schedulers._core.causes import Explanation, Rule
-    from torchx.schedulers._core.checkups import Checkup
+    from torchx.schedulers._core.checkups import Checkup, Configured
     from torchx.schedulers._core.ports import PortConnection
     from torchx.schedulers._core.reading import LogReader
 
@@ -299,8 +299,12 @@ class Scheduler(abc.ABC, Generic[T]):
         """Hook: what this backend's words for refusing a launch mean, the most exact first."""
         return ()
 
-    def checkups(self) -> "Sequence[Checkup]":
-        """Hook: what ``torchx doctor`` checks; each check runs on its own and may take seconds."""
+    def checkups(self, configured: "Configured | None" = None) -> "Sequence[Checkup]":
+        """Hook: what ``torchx doctor`` checks; each check runs on its own and may take seconds.
+
+        Args:
+            configured: options and images of the user's config files, which are checked as well.
+        """
         return ()
 
     def explain(self, app_id: str) -> "Explanation | None":

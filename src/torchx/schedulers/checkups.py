@@ -2,6 +2,7 @@
 
 from ._core.checkups import (
     Checkup,
+    Configured,
     Finding,
     Verdict,
     broken,
@@ -14,6 +15,7 @@ from ._core.checkups import (
 
 __all__ = [
     "Checkup",
+    "Configured",
     "Finding",
     "Verdict",
     "broken",

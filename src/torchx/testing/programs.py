@@ -24,17 +24,17 @@ from pathlib import Path
 _PROGRAM = """\
 #!/bin/sh
 printf '%s\\n' "{name} $*" >>{folder}/calls
-if {reaches} && [ -e {folder}/away ]; then
-    cat {folder}/away >&2
+# marks may go while this runs: what is read of one counts, not that it was there
+if {reaches} && [ -e {folder}/away ] && words=$(cat {folder}/away 2>/dev/null); then
+    printf '%s\\n' "$words" >&2
     exit 1
 fi
-if [ -e {folder}/refuse-{name} ]; then
-    read -r left <{folder}/refuse-{name}
-    if [ "$left" -le 0 ]; then
+if [ -e {folder}/refuse-{name} ] && after=$(cat {folder}/refuse-{name} 2>/dev/null); then
+    echo >>{folder}/refusing-{name}
+    if [ "$(wc -l <{folder}/refusing-{name})" -gt "$after" ]; then
         echo "{name}: error: refused by the test" >&2
         exit 1
     fi
-    echo $((left - 1)) >{folder}/refuse-{name}
 fi
 exec {command} "$@"
 """
@@ -115,18 +115,23 @@ class Programs:
     @contextmanager
     def away(self, words: str) -> Iterator[None]:
         """Lets every program fail with these words, as where its server does not answer."""
-        mark = self._folder / "away"
-        mark.write_text(f"{words}\n")
-        try:
+        with self._mark("away", words):
             yield
-        finally:
-            mark.unlink()
 
     @contextmanager
     def refusing(self, name: str, after: int = 0) -> Iterator[None]:
         """Lets one program fail after so many calls that it answers."""
-        mark = self._folder / f"refuse-{name}"
-        mark.write_text(f"{after}\n")
+        self._folder.joinpath(f"refusing-{name}").unlink(missing_ok=True)
+        with self._mark(f"refuse-{name}", str(after)):
+            yield
+
+    @contextmanager
+    def _mark(self, name: str, text: str) -> Iterator[None]:
+        """Tells the programs something for a while, and never half of it."""
+        mark = self._folder / name
+        new = self._folder / f"{name}.new"
+        new.write_text(f"{text}\n")
+        new.replace(mark)
         try:
             yield
         finally:

@@ -20,7 +20,8 @@ from .jobs import processes_with, sh, wait_for_end, wait_until
 MARKER = f"986{os.getpid()}"
 """Seconds to sleep, by which the processes of this run are known."""
 FIRST_FAILS = f'test "$0" = 1 && exit 7; sleep {MARKER}'
-STAYS_UNTIL_GO = "trap 'while [ ! -e go ]; do sleep 0.02; done; exit 0' TERM; echo ready"
+STAYS_UNTIL_GO = "trap 'while [ ! -e go ]; do sleep 0.02; done; exit 0' TERM; touch ready"
+FAILS_WHEN_READY = 'test "$0" = 1 && { while [ ! -e ready ]; do sleep 0.02; done; exit 7; }'
 
 
 def two(script: str, **role: object) -> AppDef:
@@ -46,7 +47,7 @@ def test_a_failure_ends_the_others(scheduler):
 
 
 def test_the_app_runs_with_the_failure_as_its_message_until_the_rest_is_down(scheduler):
-    script = f'test "$0" = 1 && exit 7; {STAYS_UNTIL_GO}; while :; do sleep 0.02; done'
+    script = f"{FAILS_WHEN_READY}; {STAYS_UNTIL_GO}; while :; do sleep 0.02; done"
     app_id = scheduler.submit(two(script), {"grace_s": 60})
     found = wait_until(
         lambda: (d := scheduler.describe(app_id)) and d.msg.startswith("replica") and d
@@ -93,7 +94,7 @@ def test_min_replicas_are_left_out_with_a_warning(scheduler, caplog):
 
 
 def test_what_waits_is_woken_by_the_failure(caplog):
-    script = f'test "$0" = 1 && exit 7; {STAYS_UNTIL_GO}; while :; do sleep 0.02; done'
+    script = f"{FAILS_WHEN_READY}; {STAYS_UNTIL_GO}; while :; do sleep 0.02; done"
     with Runner("test", {"local_cwd": create_scheduler}) as runner:
         handle = runner.run(two(script), "local_cwd", {"grace_s": 60})
         ended = []
@@ -111,7 +112,7 @@ def test_what_waits_is_woken_by_the_failure(caplog):
 
 
 def test_run_says_so_in_that_moment():
-    script = f'test "$0" = 1 && exit 7; {STAYS_UNTIL_GO}; while :; do sleep 0.02; done'
+    script = f"{FAILS_WHEN_READY}; {STAYS_UNTIL_GO}; while :; do sleep 0.02; done"
     Path("job.py").write_text(
         "import torchx.specs as specs\n"
         "def two() -> specs.AppDef:\n"
@@ -143,8 +144,9 @@ if rank == 1:
     time.sleep(1)
     os._exit(7)
 server = socket.socket(socket.AF_UNIX)
-server.bind(path)
+server.bind(path + ".new")
 server.listen()
+os.rename(path + ".new", path)  # nobody is refused: who sees the path finds a listener
 server.accept()[0]
 time.sleep(3600)  # as a collective does whose peer has died without a word
 """

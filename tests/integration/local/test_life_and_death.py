@@ -6,7 +6,6 @@ import resource
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -198,11 +197,10 @@ def test_what_cannot_be_found_without_its_supervisors_is_not_said_to_have_ended(
 
 def test_cancel_reaches_what_ignores_the_first_signal(scheduler):
     app = sh(f"trap '' TERM; setsid sh -c \"trap '' TERM; sleep {MARKER}\" & sleep {MARKER}")
-    app_id = scheduler.submit(app, {"grace_s": 1})
+    app_id = scheduler.submit(app, {"grace_s": 3})
     wait_until(lambda: len(processes_with(MARKER)) == 2)
-    started = time.monotonic()
     scheduler.cancel(app_id)
-    assert time.monotonic() - started < 1, "cancel does not wait for the end"
+    assert processes_with(MARKER) != [], "cancel does not wait for the end"
     assert wait_for_end(scheduler, app_id).state is AppState.CANCELLED
     assert processes_with(MARKER) == []
 
@@ -319,8 +317,10 @@ def test_describe_tells_state_exit_code_and_host_of_each_replica(scheduler):
 
 def test_the_oldest_error_file_is_the_error_of_the_app(scheduler):
     script = (
-        "sleep 0.${replica_id}; "
-        'echo "{\\"message\\": \\"from ${replica_id}\\"}" > $TORCHELASTIC_ERROR_FILE; exit 1'
+        # each one after the one before it, by more than the clock of the file system takes to tick
+        "k=${replica_id}; [ $k = 0 ] || until [ -e wrote-$((k - 1)) ]; do sleep 0.05; done; "
+        'echo "{\\"message\\": \\"from ${replica_id}\\"}" > $TORCHELASTIC_ERROR_FILE; '
+        "touch wrote-$k; exit 1"
     )
     app_id = scheduler.submit(sh(script, replicas=3), {})
     ended = wait_for_end(scheduler, app_id)

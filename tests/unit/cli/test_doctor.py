@@ -1,17 +1,22 @@
 """``torchx doctor``: checks of schedulers, with programs and servers that stand in for theirs."""
 
 import json
+import resource
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import torchx
 from tests.unit.cli.conftest import RemoteScheduler
 from torchx.cli import cmd_doctor
 from torchx.errors import BackendUnavailable
-from torchx.schedulers.checkups import Checkup, broken, neutral, ok, warning
+from torchx.schedulers.checkups import Checkup, Configured, broken, neutral, ok, warning
 
 
 @pytest.fixture
@@ -63,8 +68,86 @@ def test_a_cluster_of_slurm(call: Callable[..., Any], programs: Any) -> None:
     assert code == 0
     assert found["controller"] == ("ok", "Slurmctld(primary) at ctl1 is UP")
     assert found["partitions"] == ("ok", "batch, gpu (default batch)")
+    assert found["accounting"] == ("ok", "sacct answers")
+    assert found["account"][0] == found["clock"][0] == "neutral"  # nobody tells
     assert answer["config"] == ["[slurm]", "partition = batch"]
     assert "[slurm]\npartition = batch" in call("doctor", "-s", "slurm").out
+
+
+CLUSTER = {
+    "sbatch": "echo 'slurm-wlm 22.05.8'",
+    "squeue": "",
+    "scancel": "",
+    "srun": "",
+    "sacct": "",
+    "scontrol": "echo 'Slurmctld(primary) at ctl1 is UP'",
+    "sinfo": "printf 'batch* up\\ngpu up\\nold down\\n'",
+    "sacctmgr": "printf 'physics\\nchem\\nphysics\\n'",
+}
+
+
+@pytest.fixture
+def slurm(call: Callable[..., Any], programs: Any) -> Callable[..., Any]:
+    """Finds what is told of a cluster: ``slurm(config, program=script)``."""
+
+    def found(options: str = "", **changed: str) -> dict[str, tuple[str, str]]:
+        for name, script in {**CLUSTER, **changed}.items():
+            programs(name, script)
+        Path(".torchxconfig").write_text(f"[slurm]\n{options}\n")
+        return checks(call, "slurm")[1]
+
+    return found
+
+
+def as_of(seconds_ago: int) -> str:
+    """A controller that tells its time, in ours."""
+    now = datetime.now() - timedelta(seconds=seconds_ago)
+    return f"echo 'Configuration data as of {now:%Y-%m-%dT%H:%M:%S}'; echo 'is UP'"
+
+
+@pytest.mark.parametrize(
+    ("check", "changed", "verdict", "text"),
+    [
+        ("version", {}, "ok", "Slurm 22.05"),
+        ("version", {"sbatch": "echo nothing"}, "warning", "`sbatch --version` says 'nothing'"),
+        ("version", {"sbatch": "exit 1"}, "neutral", "`sbatch` does not tell it"),
+        ("clock", {"scontrol": "exit 1"}, "neutral", "the controller does not answer"),
+        ("clock", {"scontrol": as_of(0)}, "ok", "agrees with that of the controller"),
+        ("clock", {"scontrol": as_of(120)}, "warning", "that of the controller is 12"),
+        ("clock", {"scontrol": as_of(3600)}, "broken", "60 min behind: Slurm's messages, which"),
+        ("account", {}, "ok", "this user may use physics, chem"),
+        ("account", {"sacctmgr": "exit 0"}, "neutral", "this user has no account"),
+        ("account", {"sacctmgr": "exit 1"}, "neutral", "`sacctmgr` does not tell them"),
+        ("accounting", {"sacct": "exit 1"}, "warning", "jobs are forgotten minutes after"),
+        ("partitions", {"sinfo": "echo 'old down'"}, "broken", "no partition is up"),
+        ("partitions", {"sinfo": "echo 'gpu up'"}, "warning", "gpu; none is the default"),
+        ("controller", {"scontrol": "echo 'is DOWN'"}, "broken", "is DOWN"),
+    ],
+)
+def test_what_a_cluster_of_slurm_tells(
+    slurm: Callable[..., Any], check: str, changed: dict[str, str], verdict: str, text: str
+) -> None:
+    found = slurm(**changed)[check]
+    assert found[0] == verdict
+    assert text in found[1]
+
+
+@pytest.mark.parametrize(
+    ("check", "option", "verdict", "text"),
+    [
+        ("partitions", "partition = gpu", "ok", "batch, gpu (configured: gpu)"),
+        ("partitions", "partition = gpu,old", "broken", "`old` is none of those that are up"),
+        ("account", "account = chem", "ok", "this user may use physics, chem"),
+        ("account", "account = bio", "broken", "`bio` is not an account of this user"),
+        ("folder", "job_dir = /proc/no/such", "broken", "`/proc/no/such`: it cannot be written"),
+    ],
+)
+def test_what_the_config_names_is_looked_for(
+    slurm: Callable[..., Any], check: str, option: str, verdict: str, text: str
+) -> None:
+    found = slurm(option)[check]
+    assert found[0] == verdict
+    assert text in found[1]
 
 
 def test_a_controller_that_is_away(call: Callable[..., Any], programs: Any) -> None:
@@ -96,8 +179,20 @@ def test_a_cluster_of_lsf(call: Callable[..., Any], programs: Any) -> None:
     )
     code, found, answer = checks(call, "lsf")
     assert code == 0
-    assert found["cluster"] == ("ok", "My cluster name is blue")
+    assert found["cluster"] == ("ok", "IBM Spectrum LSF 10.1, My cluster name is blue")
     assert answer["config"] == ["[lsf]", "queue = normal"]
+    config = Path(".torchxconfig")
+    config.write_text("[lsf]\nlsf_queue = normal\n")
+    assert checks(call, "lsf")[1]["queues"] == ("ok", "open: normal (configured: normal)")
+    config.write_text("[lsf]\nqueue = night\n")
+    code, found, _ = checks(call, "lsf")
+    text = "`night` is none of the open queues: normal"
+    assert (code, found["queues"]) == (1, ("broken", text))
+    programs("bqueues", "echo 'QUEUE_NAME PRIO STATUS MAX'")
+    programs("lsid", "exit 0")
+    _, found, _ = checks(call, "lsf")
+    assert found["queues"] == ("broken", "no queue takes and starts jobs")
+    assert found["cluster"] == ("broken", "`lsid` says nothing")
 
 
 def test_no_daemon_and_no_cluster(call: Callable[..., Any]) -> None:
@@ -121,7 +216,7 @@ def test_a_kubeconfig_that_is_damaged(
 class Examined(RemoteScheduler):
     """Has one check of each kind, and one that never ends."""
 
-    def checkups(self) -> list[Checkup]:
+    def checkups(self) -> list[Checkup]:  # type: ignore[override]  # as before it took options
         def away() -> Any:
             raise BackendUnavailable("nobody answers")
 
@@ -155,6 +250,82 @@ def test_checks_of_a_plugin_fail_one_by_one(
     text = call("doctor", "-s", "remote").out
     assert "broken" in text
     assert "turn it" in text
+
+
+class Slow(RemoteScheduler):
+    """Takes for ever to say what it checks."""
+
+    def checkups(self, configured: Configured | None = None) -> list[Checkup]:
+        threading.Event().wait()
+        return []
+
+
+class Configurable(RemoteScheduler):
+    """Tells what it was given."""
+
+    def checkups(self, configured: Configured | None = None) -> list[Checkup]:
+        assert configured is not None
+        options = Checkup("options", lambda: ok(f"{configured.cfg}"))
+        return [options, Checkup("images", lambda: ok(f"{configured.images}"))]
+
+
+def test_a_scheduler_that_is_slow_keeps_no_other_waiting(
+    call: Callable[..., Any], install: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install("torchx.schedulers", "slow", lambda session_name, **_: Slow(session_name))
+    install("torchx.schedulers", "quick", lambda session_name, **_: Configurable(session_name))
+    monkeypatch.setattr(cmd_doctor, "TIMEOUT_S", 0.5)
+    _, found, _ = checks(call, "slow", "quick")
+    assert found["setup"] == ("broken", "no answer within 0.5 s")
+    assert found["options"] == ("ok", "{}")
+
+
+def test_checks_know_what_is_configured(
+    call: Callable[..., Any], install: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install("torchx.schedulers", "remote", lambda session_name, **_: Configurable(session_name))
+    Path(".torchxconfig").write_text(
+        "[remote]\nqueue = long\n[component:dist.ddp]\nimage = own:1\n"
+    )
+    _, found, _ = checks(call, "remote")
+    assert found["options"] == ("ok", "{'queue': 'long'}")
+    images = {torchx.IMAGE: "", "own:1": "[component:dist.ddp]"}
+    assert found["images"] == ("ok", str(images))
+    monkeypatch.setenv("TORCHX_IMAGE", torchx.IMAGE)
+    images[torchx.IMAGE] = "TORCHX_IMAGE"
+    assert checks(call, "remote")[1]["images"] == ("ok", str(images))
+
+
+def test_limits_that_are_low() -> None:
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))
+        resource.setrlimit(resource.RLIMIT_NPROC, (1000, 1000))
+
+    command = [sys.executable, "-m", "torchx.cli.main", "doctor", "-s", "local_cwd", "--json"]
+    done = subprocess.run(command, capture_output=True, check=False, preexec_fn=limit)
+    rows = {row["check"]: row for row in json.loads(done.stdout)["checks"]}
+    assert rows["open files"]["verdict"] == "warning"
+    assert rows["open files"]["text"].startswith("128 open files at once")
+    assert rows["open files"]["fix"] == "ulimit -n 128"
+    assert rows["processes"]["verdict"] == "warning"
+    assert done.returncode == 0
+
+
+def test_records_that_cannot_be_written(
+    call: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCHX_HOME", "/proc/none")
+    code, found, answer = checks(call, "local_cwd")
+    assert (code, found["records"][0]) == (1, "broken")
+    home = next(row for row in answer["checks"] if row["check"] == "home")
+    assert home["verdict"] == "broken"
+
+
+def test_a_config_that_cannot_be_read(call: Callable[..., Any]) -> None:
+    Path(".torchxconfig").write_text("[slurm\npartition = a\n")
+    result = call("doctor", "-s", "local_cwd", "--json")
+    rows = {row["check"]: row for row in json.loads(result.out)["checks"]}
+    assert (result.code, rows["config"]["verdict"]) == (1, "broken")
 
 
 def test_a_section_that_nothing_reads(call: Callable[..., Any]) -> None:

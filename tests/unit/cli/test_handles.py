@@ -168,9 +168,9 @@ def test_what_changes_an_app_needs_its_name(call: Callable[..., Any], job: str) 
 
 def test_a_short_name_deletes(call: Callable[..., Any], job: str) -> None:
     assert call("rm", job[:6]).code == 0
-    for gone in ([job], []):  # a job that there is not, as one that is named in full
-        assert call("status", *gone).code == 1
-        assert call("log", *gone).code == 1
+    for gone in ([job], []):  # what is no handle is a wrong argument, whatever it looks like
+        assert call("status", *gone).code == 2
+        assert call("log", *gone).code == 1  # as published
 
 
 def test_ambiguous_names_change_nothing(

@@ -1,18 +1,25 @@
 """What a scheduler needs, and whether it is there: the answers of ``torchx doctor``."""
 
+import errno
 import os
+import shlex
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 
 from torchx._startup.dataclass import field, light_dataclass
 from torchx.errors import BackendUnavailable, CommandFailed, ProgramNotFound
+from torchx.specs.api import CfgVal
 
 from .command import BackendPrograms
 
 PROGRAM_S = 6.0
 """Seconds for one program: all of a checkup ends within ten."""
 _LEAST_FREE = 1 << 30
+_FEW_FILES = 4096
+_MOUNT_FIELDS = 3
+_OF_ONE_MACHINE = ("btrfs", "ext2", "ext3", "ext4", "overlay", "tmpfs", "xfs", "zfs")
+"""File systems on disks of a machine. Others may be a network's."""
 
 
 class Verdict(str, Enum):
@@ -37,6 +44,21 @@ class Finding:
     fix: str = ""
     """What to do; a command where one does it."""
     options: Mapping[str, str] = field(default_factory=dict)
+
+
+@light_dataclass(frozen=True)
+class Configured:
+    """What a user has configured that checks may look at."""
+
+    cfg: Mapping[str, CfgVal] = field(default_factory=dict)
+    """Options of the scheduler that config files give; without defaults."""
+    images: Mapping[str, str] = field(default_factory=dict)
+    """Images of jobs, and where each is named; empty for the default one."""
+
+    def text(self, option: str) -> str | None:
+        """The value of an option that is a text; ``None`` if it is not given."""
+        value = self.cfg.get(option)
+        return str(value) if value else None
 
 
 @light_dataclass(frozen=True)
@@ -105,13 +127,81 @@ def answer_finding(
 
 def folder_finding(path: str, what: str) -> Finding:
     """Whether a folder can be written to, and has space."""
-    there = path
-    while not os.path.isdir(there) and there != os.path.dirname(there):
+    there = os.path.abspath(path)
+    while not os.path.lexists(there):
         there = os.path.dirname(there)
-    if not os.access(there, os.W_OK | os.X_OK):
-        return broken(f"{what} `{path}` cannot be written", f"chown -R $(id -u) {there}")
+    try:
+        _try_to_write(there)
+    except OSError as err:
+        mend = f"chown -R $(id -u) {shlex.quote(there)}"
+        fix = mend if err.errno in (errno.EACCES, errno.EPERM) else "Choose another folder"
+        return broken(f"{what} `{path}`: it cannot be written: {err.strerror}", fix)
     free = shutil.disk_usage(there).free
     text = f"{what} `{path}`, {free / (1 << 30):.1f} GB free"
     if free < _LEAST_FREE:
         return warning(text, "Free some space")
     return ok(text)
+
+
+def _try_to_write(folder: str) -> None:
+    """Writes a file that nobody sees; rights alone say nothing of quotas and odd file systems."""
+    import tempfile
+
+    with tempfile.TemporaryFile(dir=folder) as file:
+        file.write(b"x")
+        file.flush()
+
+
+def open_files_finding(why: str) -> Finding:
+    """Whether programs may open as many files as jobs of many replicas do.
+
+    Args:
+        why: what a small number is few for.
+    """
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    text = f"{soft} open files at once (ulimit -n)"
+    if soft == resource.RLIM_INFINITY or soft >= _FEW_FILES:
+        return ok(text)
+    wanted = _FEW_FILES if hard == resource.RLIM_INFINITY else min(_FEW_FILES, hard)
+    return warning(f"{text}: few for {why}", f"ulimit -n {wanted}")
+
+
+def file_system(path: str, mounts: str) -> str:
+    """The kind of the file system that a path is on, by the text of ``/proc/self/mounts``.
+
+    >>> file_system("/home/me/jobs", "dev / ext4 rw 0 0\\nnas:/h /home nfs4 rw 0 0")
+    'nfs4'
+    """
+    best, kind = "", ""
+    for line in mounts.splitlines():
+        fields = line.split()
+        if len(fields) < _MOUNT_FIELDS:
+            continue
+        place = fields[1].encode().decode("unicode_escape")  # a space in it is \\040
+        inside = path == place or path.startswith(place.rstrip("/") + "/")
+        if inside and len(place) >= len(best):
+            best, kind = place, fields[2]
+    return kind
+
+
+def shared_folder_finding(path: str, option: str, mounts: str = "/proc/self/mounts") -> Finding:
+    """As ``folder_finding``, for one that the nodes of a cluster must see as well.
+
+    Args:
+        option: that names another one.
+        mounts: the system's table of mounted file systems.
+    """
+    found = folder_finding(path, "jobs and logs in")
+    if found.verdict is not Verdict.OK:
+        return found
+    try:
+        with open(mounts, encoding="utf-8", errors="replace") as file:
+            kind = file_system(os.path.realpath(path), file.read())
+    except OSError:  # no Linux
+        return found
+    if kind in _OF_ONE_MACHINE:
+        text = f"{found.text}: on {kind}, which other machines see only if it is exported to them"
+        return warning(text, f"{option} = a folder that all nodes see, in .torchxconfig")
+    return ok(f"{found.text}, on {kind}" if kind else found.text)

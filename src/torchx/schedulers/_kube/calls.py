@@ -39,6 +39,7 @@ class Kind:
 
 
 PODS = Kind("", "v1", "pods", "Pod")
+NAMESPACES = Kind("", "v1", "namespaces", "Namespace")
 SERVICES = Kind("", "v1", "services", "Service")
 CONFIG_MAPS = Kind("", "v1", "configmaps", "ConfigMap")
 EVENTS = Kind("", "v1", "events", "Event")

@@ -255,9 +255,13 @@ class KubeClient:
             for group in found.get("groups", ())
         }
 
+    def server_date(self) -> str:
+        """The header ``Date`` of an answer, whatever that says; empty if it has none."""
+        return self._send(_VERSION_CALL).headers.get("date", "")
+
     def server_version(self) -> tuple[int, int]:
         """Major and minor version of the server."""
-        found = self._document(Call("get", "the server's version", "GET", "/version"))
+        found = self._document(_VERSION_CALL)
         digits = ("".join(c for c in str(found.get(k, "")) if c.isdigit()) for k in _VERSION)
         major, minor = (int(text or 0) for text in digits)
         return major, minor
@@ -279,6 +283,7 @@ class KubeClient:
 _LATE_LOOKS, _LATE_S = 3, 0.5
 """How often, and with which pauses, a creation that was broken off is looked for."""
 _VERSION = ("major", "minor")
+_VERSION_CALL = Call("get", "the server's version", "GET", "/version")
 
 
 def _repeatable(request: Call, err: Exception) -> bool:

@@ -1,18 +1,22 @@
 """What jobs on AWS Batch need: boto3, credentials and a region, and a queue that starts jobs."""
 
 from torchx._aws.session import AwsService
-from torchx.schedulers._aws.checkups import checkups_of
-from torchx.schedulers._core.checkups import Checkup, Finding, broken, ok
+from torchx.schedulers._aws.checkups import ServiceOf, checkups_of
+from torchx.schedulers._core.checkups import Checkup, Configured, Finding, broken, ok
+from torchx.schedulers._image_checkups import container_checkups
 
 _PAGE = "See `From nothing to a finished job` on the page of `aws_batch`"
 
 
-def checkups(batch: AwsService) -> list[Checkup]:
-    """All checks; one alone without boto3."""
-    return checkups_of("queues", lambda: _queues(batch))
+def checkups(service_of: ServiceOf, configured: Configured | None) -> list[Checkup]:
+    """All checks; one alone where AWS is not set up."""
+    given = configured or Configured()
+    batch = service_of(given.text("region"), given.text("profile"))
+    found = checkups_of("queues", batch, lambda: _queues(batch, given.text("queue")))
+    return found if len(found) == 1 else found + container_checkups(given)
 
 
-def _queues(batch: AwsService) -> Finding:
+def _queues(batch: AwsService, wanted: str | None) -> Finding:
     queues = batch.call_once("describe_job_queues").get("jobQueues") or []
     opened = [
         str(queue.get("jobQueueName"))
@@ -21,4 +25,10 @@ def _queues(batch: AwsService) -> Finding:
     ]
     if not opened:
         return broken(f"no queue in {batch.region} takes and starts jobs", _PAGE)
-    return ok(f"queues in {batch.region}: {', '.join(opened)}", queue=opened[0])
+    names = f"queues in {batch.region}: {', '.join(opened)}"
+    if wanted is None:
+        return ok(names, queue=opened[0])
+    arns = [str(queue.get("jobQueueArn")) for queue in queues]
+    if wanted in opened or wanted in arns:
+        return ok(names)
+    return broken(f"`{wanted}` is none of the open {names}", f"queue = {opened[0]}")

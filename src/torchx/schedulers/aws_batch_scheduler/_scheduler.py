@@ -29,7 +29,7 @@ from ._tags import Facts
 
 if TYPE_CHECKING:
     from torchx.schedulers._core.causes import Rule
-    from torchx.schedulers._core.checkups import Checkup
+    from torchx.schedulers._core.checkups import Checkup, Configured
 
     from ._client import Explanations, JobTable
 
@@ -191,11 +191,11 @@ class AWSBatchScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         """Returns when the time is over, at once with all others who wait in this process."""
         self._ticks.wait(timeout_s)
 
-    def checkups(self) -> "Sequence[Checkup]":
+    def checkups(self, configured: "Configured | None" = None) -> "Sequence[Checkup]":
         """What jobs here need."""
         from ._checkups import checkups
 
-        return checkups(self._account().batch)
+        return checkups(lambda *home: self._account(home).batch, configured)
 
     def cause_rules(self) -> "Sequence[Rule]":
         """What the words of this backend mean."""

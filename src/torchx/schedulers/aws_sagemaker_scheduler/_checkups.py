@@ -1,15 +1,46 @@
 """What training jobs need: boto3, credentials and a region, and a policy that allows SageMaker."""
 
+from torchx._aws.errors import NotAllowed, NotThere
 from torchx._aws.session import AwsService
-from torchx.schedulers._aws.checkups import checkups_of
-from torchx.schedulers._core.checkups import Checkup, Finding, ok
+from torchx.errors import BackendUnavailable
+from torchx.schedulers._aws.checkups import ServiceOf, checkups_of
+from torchx.schedulers._core.checkups import (
+    Checkup,
+    Configured,
+    Finding,
+    broken,
+    neutral,
+    ok,
+)
+from torchx.schedulers._image_checkups import container_checkups
+
+_PAGE = "See the page of `aws_sagemaker`: role = NAME in .torchxconfig"
 
 
-def checkups(jobs: AwsService) -> list[Checkup]:
-    """All checks; one alone without boto3."""
-    return checkups_of("training jobs", lambda: _jobs(jobs))
+def checkups(service_of: ServiceOf, configured: Configured | None) -> list[Checkup]:
+    """All checks; one alone where AWS is not set up."""
+    given = configured or Configured()
+    jobs = service_of(given.text("region"), given.text("profile"))
+    found = checkups_of("training jobs", jobs, lambda: _jobs(jobs))
+    if len(found) == 1:
+        return found
+    role = Checkup("role", lambda: _role(jobs, given.text("role")))
+    return [*found, role, *container_checkups(given)]
 
 
 def _jobs(jobs: AwsService) -> Finding:
     jobs.call_once("list_training_jobs", MaxResults=1)
     return ok(f"SageMaker answers in {jobs.region}")
+
+
+def _role(jobs: AwsService, role: str | None) -> Finding:
+    """Whether the role that jobs have is there, as far as one may look at roles."""
+    if role is None:
+        return neutral("no `role` is configured: give it with each job", _PAGE)
+    try:
+        found = jobs.sibling("iam").call_once("get_role", RoleName=role.rpartition("/")[2])
+    except NotThere as err:
+        return broken(str(err), _PAGE)
+    except (NotAllowed, BackendUnavailable) as err:  # jobs do not need that we may look
+        return neutral(f"whether there is `{role}` is not known: {err}")
+    return ok(str((found.get("Role") or {}).get("Arn")))

@@ -26,7 +26,7 @@ from ._states import parse_job, parse_row
 
 if TYPE_CHECKING:
     from torchx.schedulers._core.causes import Rule
-    from torchx.schedulers.checkups import Checkup
+    from torchx.schedulers.checkups import Checkup, Configured
 
     from ._client import Api
 
@@ -175,11 +175,11 @@ class AWSSageMakerScheduler(PublishedMethods, DockerWorkspaceMixin, Scheduler[Op
 
         return REFUSALS
 
-    def checkups(self) -> "Sequence[Checkup]":
+    def checkups(self, configured: "Configured | None" = None) -> "Sequence[Checkup]":
         """What jobs need here, and whether it is there: an account that may use SageMaker."""
         from ._checkups import checkups
 
-        return checkups(self._api().jobs)
+        return checkups(lambda *home: self._api_of(home).jobs, configured)
 
     # -- ending -----------------------------------------------------------------------------
 

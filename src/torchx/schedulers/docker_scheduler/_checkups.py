@@ -2,23 +2,48 @@
 
 import os
 import shutil
+import time
 from importlib.util import find_spec
 from typing import Any
 
-from torchx._docker import connect, docker_host
-from torchx.errors import BackendUnavailable
-from torchx.schedulers._core.checkups import Checkup, Finding, broken, neutral, ok, warning
+from torchx._docker import connect, docker_host, image_record, translate_errors
+from torchx.errors import BackendUnavailable, DockerRefused
+from torchx.schedulers._core.checkups import (
+    Checkup,
+    Configured,
+    Finding,
+    broken,
+    neutral,
+    ok,
+    warning,
+)
+from torchx.schedulers._core.clocks import clock_finding, parse_rfc3339
+from torchx.schedulers._image_checkups import container_checkups
 
 _SOCKET = "unix://"
 _LEAST_FREE = 5 << 30
 
 
-def checkups() -> list[Checkup]:
+def checkups(configured: Configured | None = None) -> list[Checkup]:
     """All checks; one alone where Docker is not set up."""
     absent = _absent()
     if absent is not None:
         return [Checkup("daemon", lambda: absent)]
-    return [Checkup("daemon", _daemon), Checkup("space", _space), Checkup("GPUs", _gpus)]
+    more = [Checkup("clock", _clock), Checkup("space", _space), Checkup("GPUs", _gpus)]
+    more += container_checkups(configured or Configured(), _is_here)
+    return [Checkup("daemon", _daemon), *(_if_it_answers(check) for check in more)]
+
+
+def _if_it_answers(checkup: Checkup) -> Checkup:
+    """The same check, for which a daemon that is away is no news: another one tells that."""
+
+    def check() -> Finding:
+        try:
+            return checkup.check()
+        except (BackendUnavailable, DockerRefused):
+            return neutral("the daemon does not answer")
+
+    return Checkup(checkup.name, check)
 
 
 def _absent() -> Finding | None:
@@ -37,7 +62,8 @@ def _absent() -> Finding | None:
 def _info() -> Any:  # of Docker's SDK
     client = connect()
     try:
-        return client.info()
+        with translate_errors("tell of itself"):
+            return client.info()
     finally:
         client.close()
 
@@ -45,11 +71,24 @@ def _info() -> Any:  # of Docker's SDK
 def _daemon() -> Finding:
     try:
         info = _info()
-    except BackendUnavailable as err:
+    except (BackendUnavailable, DockerRefused) as err:
         return broken(str(err), "Start Docker, or set DOCKER_HOST")
     version = info.get("ServerVersion", "of an unknown version")
     return ok(f"Docker {version} at {docker_host()}, {info.get('NCPU', '?')} CPUs,"
               f" {(info.get('MemTotal') or 0) / (1 << 30):.0f} GB")  # fmt: skip
+
+
+def _clock() -> Finding:
+    there_s = parse_rfc3339(str(_info().get("SystemTime") or ""))
+    return clock_finding(there_s, time.time(), "the daemon")
+
+
+def _is_here(image: str) -> bool:
+    client = connect()
+    try:
+        return image_record(client, image) is not None
+    finally:
+        client.close()
 
 
 def _space() -> Finding:

@@ -30,7 +30,7 @@ from ._request import LABEL_APP_ID, DockerJob, build_request
 
 if TYPE_CHECKING:
     from torchx.schedulers.causes import Rule
-    from torchx.schedulers.checkups import Checkup
+    from torchx.schedulers.checkups import Checkup, Configured
 
 
 class DockerScheduler(SdkContainers, DockerWorkspaceMixin, Scheduler[Opts]):
@@ -147,11 +147,11 @@ class DockerScheduler(SdkContainers, DockerWorkspaceMixin, Scheduler[Opts]):
         """Lines of these replicas in the order of time; all attempts of a replica are one."""
         return _follow.read_logs(self._daemon, _logs.sources_of(snapshot, replicas), query)
 
-    def checkups(self) -> "Sequence[Checkup]":
+    def checkups(self, configured: "Configured | None" = None) -> "Sequence[Checkup]":
         """What jobs here need."""
         from ._checkups import checkups
 
-        return checkups()
+        return checkups(configured)
 
     def cause_rules(self) -> "Sequence[Rule]":
         """What the words of this backend mean."""

@@ -1,6 +1,6 @@
 """What jobs of ``kubernetes_mcad`` need: a cluster that serves AppWrappers."""
 
-from torchx.schedulers._core.checkups import Checkup, Finding, broken, ok
+from torchx.schedulers._core.checkups import Checkup, Configured, Finding, broken, ok
 from torchx.schedulers._kube.apps.checkups import checkups_of
 from torchx.schedulers._kube.calls import PODS, Selection
 from torchx.schedulers._kube.client import KubeClient
@@ -12,9 +12,9 @@ _PODS = ((PODS, "list", ""), (PODS, "get", "log"))
 _INSTALL = "Install the AppWrapper controller: https://project-codeflare.github.io/appwrapper"
 
 
-def checkups() -> list[Checkup]:
+def checkups(configured: Configured | None = None) -> list[Checkup]:
     """All checks; one alone where no cluster is set up."""
-    return checkups_of(_PODS, {"appwrappers": _generation})
+    return checkups_of(_PODS, {"appwrappers": _generation}, configured or Configured())
 
 
 def _generation(client: KubeClient, namespace: str) -> Finding:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from torchx.schedulers._kube.calls import Kind
     from torchx.schedulers._kube.pods import PodPort
     from torchx.schedulers.causes import Rule
-    from torchx.schedulers.checkups import Checkup
+    from torchx.schedulers.checkups import Checkup, Configured
 
 _ROWS_WITH_PODS = 50
 """Of so many live apps a list looks at the pods; of more, the words of the AppWrappers do."""
@@ -216,11 +216,11 @@ class KubernetesMCADScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         kind = self._kind or KINDS["v1beta1"]
         return read_logs(kube, place, replicas, query, start, kind, READER)
 
-    def checkups(self) -> "Sequence[Checkup]":
+    def checkups(self, configured: "Configured | None" = None) -> "Sequence[Checkup]":
         """What jobs of this scheduler need, for ``torchx doctor``."""
         from ._checkups import checkups
 
-        return checkups()
+        return checkups(configured)
 
     def cause_rules(self) -> "Sequence[Rule]":
         """What the words of this backend mean."""

@@ -1,7 +1,7 @@
 """What jobs of ``kubernetes`` need beside a cluster: what can run them, and queues."""
 
 from torchx.errors import TorchXError
-from torchx.schedulers._core.checkups import Checkup, Finding, neutral, ok
+from torchx.schedulers._core.checkups import Checkup, Configured, Finding, broken, neutral, ok
 from torchx.schedulers._kube.apps.checkups import checkups_of
 from torchx.schedulers._kube.calls import JOBS, LOCAL_QUEUES, PODS, SERVICES, Selection
 from torchx.schedulers._kube.client import KubeClient
@@ -18,9 +18,15 @@ _RIGHTS = (
 )
 
 
-def checkups() -> list[Checkup]:
+def checkups(configured: Configured | None = None) -> list[Checkup]:
     """All checks; one alone where no cluster is set up."""
-    return checkups_of(_RIGHTS, {"kinds": _kinds, "queues": _queues})
+    given = configured or Configured()
+    wanted = None if given.text("job_api") == "volcano" else given.text("queue")
+
+    def queues(client: KubeClient, namespace: str) -> Finding:
+        return _queues(client, namespace, wanted)
+
+    return checkups_of(_RIGHTS, {"kinds": _kinds, "queues": queues}, given)
 
 
 def _kinds(client: KubeClient, namespace: str) -> Finding:
@@ -30,7 +36,7 @@ def _kinds(client: KubeClient, namespace: str) -> Finding:
     )
 
 
-def _queues(client: KubeClient, namespace: str) -> Finding:
+def _queues(client: KubeClient, namespace: str, wanted: str | None) -> Finding:
     groups = client.groups()
     volcano = GROUPS["volcano"] in groups
     names: list[str] = []
@@ -40,6 +46,9 @@ def _queues(client: KubeClient, namespace: str) -> Finding:
             names = [item["metadata"]["name"] for item in found]
         except TorchXError:  # there may be no right to look at them
             names = []
+    if names and wanted and wanted not in names:
+        text = f"`{wanted}` is none of the queues of Kueue here: {', '.join(names)}"
+        return broken(text, f"queue = {names[0]}")
     if names:
         options = {"queue": names[0], **({"job_api": "job"} if volcano else {})}
         return ok(f"queues of Kueue: {', '.join(names)}", **options)

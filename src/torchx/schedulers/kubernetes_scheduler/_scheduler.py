@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from torchx.schedulers._kube.apps.app import App
     from torchx.schedulers._kube.pods import PodPort
     from torchx.schedulers.causes import Rule
-    from torchx.schedulers.checkups import Checkup
+    from torchx.schedulers.checkups import Checkup, Configured
 
 _VALIDATION_S = 10.0
 """How long a dry run waits for each answer of the cluster."""
@@ -265,11 +265,11 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         kube, place = self._clusters.kube(home), f"{namespace}:{name}"
         return read_logs(kube, place, replicas, query, start, kind.kind, kind.reader)
 
-    def checkups(self) -> "Sequence[Checkup]":
+    def checkups(self, configured: "Configured | None" = None) -> "Sequence[Checkup]":
         """What jobs here need."""
         from ._checkups import checkups
 
-        return checkups()
+        return checkups(configured)
 
     def cause_rules(self) -> "Sequence[Rule]":
         """What the words of this backend mean."""

@@ -10,13 +10,13 @@ from torchx.schedulers._core.checkups import (
     folder_finding,
     neutral,
     ok,
+    open_files_finding,
     warning,
 )
 
 from ._client import cuda_device_count
 from ._folders import local_home
 
-_FEW_FILES = 4096
 _FEW_PROCESSES = 1024
 _SMALL_SHM = 1 << 30
 _SHM = "/dev/shm"
@@ -26,20 +26,11 @@ def checkups() -> list[Checkup]:
     """All checks."""
     return [
         Checkup("records", lambda: folder_finding(local_home(), "records and logs in")),
-        Checkup("open files", _files),
+        Checkup("open files", lambda: open_files_finding("jobs of many replicas")),
         Checkup("processes", _processes),
         Checkup("shared memory", _shared_memory),
         Checkup("GPUs", _gpus),
     ]
-
-
-def _files() -> Finding:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    text = f"{soft} open files at once (ulimit -n)"
-    if soft == resource.RLIM_INFINITY or soft >= _FEW_FILES:
-        return ok(text)
-    wanted = _FEW_FILES if hard == resource.RLIM_INFINITY else min(_FEW_FILES, hard)
-    return warning(f"{text}: few for jobs of many replicas", f"ulimit -n {wanted}")
 
 
 def _processes() -> Finding:

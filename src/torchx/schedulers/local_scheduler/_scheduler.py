@@ -46,7 +46,7 @@ from ._request import (
 
 if TYPE_CHECKING:
     from torchx.schedulers.causes import Rule
-    from torchx.schedulers.checkups import Checkup
+    from torchx.schedulers.checkups import Checkup, Configured
 
     from ._record import JobRecord
     from ._store import Store
@@ -302,7 +302,7 @@ class LocalScheduler(Scheduler[Opts]):
 
         wait_for_change(_store(), app_id, timeout_s)
 
-    def checkups(self) -> "Sequence[Checkup]":
+    def checkups(self, configured: "Configured | None" = None) -> "Sequence[Checkup]":
         """What jobs here need."""
         from ._checkups import checkups
 

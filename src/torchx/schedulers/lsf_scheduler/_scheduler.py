@@ -34,7 +34,7 @@ from ._request import Facts, LsfBsub, build_request, runs_on_host
 
 if TYPE_CHECKING:
     from torchx.schedulers.causes import Rule
-    from torchx.schedulers.checkups import Checkup
+    from torchx.schedulers.checkups import Checkup, Configured
 
     from ._apps import Apps
     from ._states import LsfSnapshot
@@ -150,11 +150,11 @@ class LsfScheduler(WorkspaceMixin[None], Scheduler[LsfOpts]):
         """Returns when the app noted something, or when LSF may have news."""
         self._apps.wait_for_change(app_id, timeout_s)
 
-    def checkups(self) -> "Sequence[Checkup]":
+    def checkups(self, configured: "Configured | None" = None) -> "Sequence[Checkup]":
         """What jobs here need."""
         from ._checkups import checkups
 
-        return checkups()
+        return checkups(configured)
 
     def cause_rules(self) -> "Sequence[Rule]":
         """What the words of this backend mean."""

@@ -30,7 +30,7 @@ from ._states import SlurmSnapshot
 
 if TYPE_CHECKING:
     from torchx.schedulers.causes import Rule
-    from torchx.schedulers.checkups import Checkup
+    from torchx.schedulers.checkups import Checkup, Configured
 
     from ._apps import Apps
 
@@ -156,11 +156,11 @@ class SlurmScheduler(MultiWorkspaceMixin, SingleQuestions, Scheduler[SlurmOpts])
         """Returns when the job noted something, or when Slurm may have news."""
         self._apps.wait_for_change(app_id, timeout_s)
 
-    def checkups(self) -> "Sequence[Checkup]":
+    def checkups(self, configured: "Configured | None" = None) -> "Sequence[Checkup]":
         """What jobs here need."""
         from ._checkups import checkups
 
-        return checkups()
+        return checkups(configured)
 
     def cause_rules(self) -> "Sequence[Rule]":
         """What the words of this backend mean."""

@@ -20,7 +20,7 @@ from torchx.schedulers.api import (
     Scheduler,
 )
 from torchx.settings import ENV_TORCHX_ATTEMPT
-from torchx.specs.api import Resource, is_terminal
+from torchx.specs.api import AppState, Resource, is_terminal
 
 V = TypeVar("V")
 
@@ -74,6 +74,27 @@ class Jobs:
         app_id = self.scheduler.submit(app, {**self._opts, **more_opts})
         self._started.append(app_id)
         return app_id
+
+    def start_running(self, script: str) -> str:
+        """Submits an app that runs a shell script, and returns when it is seen to run.
+
+        ``SECONDS`` in the script are few at first. Where the job has ended by the time it is looked
+        at, as on a busy machine, another one gets more of them.
+        """
+        for seconds in (4, 16, 64):
+            app_id = self.start(self.sh(script.replace("SECONDS", str(seconds))))
+            if self._begun(app_id) is AppState.RUNNING:
+                break
+        return app_id
+
+    def _begun(self, app_id: str) -> AppState:
+        """The state of an app once it runs, or has ended."""
+
+        def running_or_over() -> AppState | None:
+            state = self.describe(app_id).state
+            return state if state is AppState.RUNNING or is_terminal(state) else None
+
+        return self.until(running_or_over) or AppState.UNKNOWN
 
     def schedule(self, info: AppDryRunInfo[Any]) -> str:
         """Submits a dry run; the app is ended after the test."""

@@ -67,13 +67,13 @@ class RetryContract(ContractParts):
         self.need_policy(jobs, policy)
         jobs.need("attempts", "multi_role")
         fails = f"[ {macros.replica_id} = 0 ] || [ ${self.attempt_variable} != 0 ]"
-        script = f"echo start; {fails} || {{ sleep 1; exit 7; }}; sleep 2"
+        script = f"echo start; {fails} || {{ sleep 2; exit 7; }}; sleep 3"
         retry = {"max_retries": 1, "retry_policy": policy}
         app = AppDef(
             APP,
             [
                 jobs.role("sh", "-c", script, name="a", num_replicas=2, **retry),
-                jobs.role("sh", "-c", "echo start; sleep 2", name="b", **retry),
+                jobs.role("sh", "-c", "echo start; sleep 3", name="b", **retry),
             ],
         )
         app_id = jobs.run(app)

@@ -68,7 +68,7 @@ ValueError: loss is NaN
 ''')
     sys.stderr.flush()
     time.sleep(3600)  # as the agent of a node that ends after others
-time.sleep(2)
+time.sleep(4)
 raise RuntimeError("Connection closed by peer")
 """
 KILLS_ITSELF = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
@@ -192,7 +192,7 @@ class StateContract(ContractParts):
         jobs.need("exit_codes", "multi_role")
         # the consequence comes second, in the role that stands first
         roles = [
-            jobs.role("sh", "-c", "sleep 2; exit 4", name="a"),
+            jobs.role("sh", "-c", "sleep 4; exit 4", name="a"),
             jobs.role("sh", "-c", "exit 3", name="b"),
         ]
         more = {"on_failure": "wait"} if self.has_option(jobs.scheduler, "on_failure") else {}

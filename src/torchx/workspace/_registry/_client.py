@@ -16,7 +16,7 @@ from torchx.workspace._registry._upload import Upload, UploadLost
 if TYPE_CHECKING:
     from urllib3 import BaseHTTPResponse, Retry
 
-    from torchx.workspace._registry._http import Http
+    from torchx.workspace._registry._http import Http, Reply
 
 DOCKER_MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
 DOCKER_INDEX = "application/vnd.docker.distribution.manifest.list.v2+json"
@@ -45,7 +45,12 @@ class Manifest:
         return digest_of(self.data)
 
 
-def _http(repository: Repository, scopes: Sequence[str], retries: "Retry | None") -> "Http":
+def _http(
+    repository: Repository,
+    scopes: Sequence[str],
+    retries: "Retry | None",
+    hurry_s: float | None = None,
+) -> "Http":
     try:
         from torchx.workspace._registry._http import Http
     except ImportError as err:  # `ModuleNotFoundError`, or a name that version 1 does not have
@@ -53,7 +58,7 @@ def _http(repository: Repository, scopes: Sequence[str], retries: "Retry | None"
             raise
         msg = "images without a daemon need urllib3 2 or newer"
         raise NotInstalled(msg, name="urllib3", extra="registry") from None
-    return Http(repository.host, repository.api_host, scopes, retries)
+    return Http(repository.host, repository.api_host, scopes, retries, hurry_s)
 
 
 class Registry:
@@ -62,6 +67,7 @@ class Registry:
     Args:
         push: ask for the right to write.
         mount_from: path of another repository of the registry whose blobs are to be mounted.
+        hurry_s: each request is sent once, and is not waited for longer than that.
     """
 
     def __init__(
@@ -71,12 +77,13 @@ class Registry:
         push: bool = False,
         mount_from: str | None = None,
         retries: "Retry | None" = None,
+        hurry_s: float | None = None,
     ) -> None:
         self.repository = repository
         scopes = [f"repository:{repository.path}:{'pull,push' if push else 'pull'}"]
         if mount_from:
             scopes.append(f"repository:{mount_from}:pull")
-        self._http = _http(repository, scopes, retries)
+        self._http = _http(repository, scopes, retries, hurry_s)
         self._root = f"/v2/{repository.path}"
 
     def __enter__(self) -> "Registry":
@@ -88,6 +95,15 @@ class Registry:
     def abort(self) -> None:
         """Makes what other threads do here fail soon."""
         self._http.abort()
+
+    def ask(self, *, log_in: bool) -> "Reply":
+        """The answer of the registry's root, which all registries have.
+
+        Args:
+            log_in: as its user; otherwise as nobody, for whom 401 is an answer as well.
+        """
+        expected = frozenset({200} if log_in else {200, 401})
+        return self._http.request(Request("GET", "/v2/", "ask for its root", expected=expected))
 
     def find_manifest(self, version: str) -> str | None:
         """Digest of the image with this tag or digest; ``None`` if there is none.

@@ -85,13 +85,22 @@ class Http:
         api_host: host and port that serve its API.
         scopes: the rights to ask for.
         retries: how often a request is repeated, and the pauses.
+        hurry_s: each request is sent once, and is not waited for longer than that.
     """
 
     def __init__(
-        self, host: str, api_host: str, scopes: Sequence[str], retries: Retry | None = None
+        self,
+        host: str,
+        api_host: str,
+        scopes: Sequence[str],
+        retries: Retry | None = None,
+        hurry_s: float | None = None,
     ) -> None:
         self.host = host
         self.retries = RETRIES if retries is None else retries
+        self._hurry_s = hurry_s
+        if hurry_s is not None:
+            self.retries = Retry(1)  # one is for servers that turn out to speak HTTPS
         self._api_host = api_host
         self._scopes = scopes
         self._scheme = "http" if is_insecure(host) else "https"
@@ -252,12 +261,17 @@ class Http:
             headers=sent,
             retries=False,
             redirect=False,
-            timeout=Timeout(_TIMEOUT_S, _STORE_TIMEOUT_S if method == "PUT" else _TIMEOUT_S),
+            timeout=self._timeout(method),
             preload_content=False,
             decode_content=False,
         )
         response.url = url
         return response
+
+    def _timeout(self, method: str) -> Timeout:
+        if self._hurry_s is not None:
+            return Timeout(self._hurry_s, self._hurry_s)
+        return Timeout(_TIMEOUT_S, _STORE_TIMEOUT_S if method == "PUT" else _TIMEOUT_S)
 
     def _failure(self, err: HTTPError) -> Exception:
         """Our error for one of urllib3."""

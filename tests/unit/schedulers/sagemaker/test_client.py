@@ -13,7 +13,7 @@ import torchx.schedulers.aws_sagemaker_scheduler as package
 from tests.unit.workspace.fake_daemon import BUILT_ID, FakeDaemon, running
 from torchx.errors import BackendUnavailable, InvalidInput, JobStartError
 from torchx.schedulers.aws_sagemaker_scheduler import create_scheduler
-from torchx.schedulers.checkups import Verdict
+from torchx.schedulers.checkups import Configured, Verdict
 from torchx.specs import AppDef, AppState, Resource, Role, Workspace, is_terminal, macros
 
 ARN = "arn:aws:iam::123456789012:role/service-role/Trainer"
@@ -391,20 +391,34 @@ def test_an_end_that_comes_too_late_is_no_error(aws, scheduler):
     scheduler.cancel(app_id)
 
 
-def test_a_checkup_asks_sagemaker_itself(aws, scheduler, monkeypatch):
-    def finding():
-        (check,) = scheduler.checkups()
-        return check.check()
+def findings(scheduler, **cfg):
+    return {check.name: check.check() for check in scheduler.checkups(Configured(cfg))}
 
-    assert (finding().verdict, finding().text) == (Verdict.OK, "SageMaker answers in eu-west-1")
+
+def test_a_checkup_asks_sagemaker_itself(aws, scheduler, monkeypatch):
+    found = findings(scheduler)
+    assert [*found] == ["credentials", "clock", "training jobs", "role", "registry"]
+    jobs = found["training jobs"]
+    assert (jobs.verdict, jobs.text) == (Verdict.OK, "SageMaker answers in eu-west-1")
     for fault in ("denied", "expired", "drop"):
         with aws.faulty(fault, times=-1):
-            assert finding().verdict is Verdict.BROKEN
+            assert findings(scheduler)["training jobs"].verdict is Verdict.BROKEN
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
-    assert (finding().verdict, finding().fix) == (Verdict.NEUTRAL, "aws configure")
-    monkeypatch.delenv("AWS_DEFAULT_REGION")
-    assert (finding().verdict, finding().fix) == (Verdict.NEUTRAL, "aws configure")
+    (absent,) = findings(scheduler).values()
+    assert (absent.verdict, absent.fix) == (Verdict.NEUTRAL, "aws configure")
+
+
+def test_a_checkup_looks_for_the_role_that_is_configured(aws, scheduler):
+    assert findings(scheduler)["role"].verdict is Verdict.NEUTRAL
+    found = findings(scheduler, role="Trainer")["role"]
+    assert (found.verdict, found.text) == (Verdict.OK, ARN)
+    assert findings(scheduler, role=ARN)["role"].verdict is Verdict.OK
+    found = findings(scheduler, role="Trianer")["role"]
+    assert found.verdict is Verdict.BROKEN
+    assert "Trianer cannot be found" in found.text
+    with aws.faulty("denied", "iam", times=-1):
+        assert findings(scheduler, role="Trainer")["role"].verdict is Verdict.NEUTRAL
 
 
 # -- clients of the published packages -----------------------------------------------------------

@@ -57,6 +57,13 @@ class Job:
             doing.join()
 
 
+def until(happened: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not happened():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
 @pytest.fixture
 def job(fake_slurm) -> Job:
     return Job(fake_slurm)
@@ -116,7 +123,9 @@ def test_a_job_that_was_told_to_end_is_followed_to_its_last_words(job):
         job.write("working\n")
         job.note("killed-0")
         job.state("CANCELLED")
-        time.sleep(2.5)
+        asked = len(job.fake_slurm.calls("squeue"))
+        until(lambda: len(job.fake_slurm.calls("squeue")) > asked)
+        time.sleep(0.5)  # long enough for a follower that goes by the state alone to end
         job.write("saved\n")
         job.note("over-0")
 
@@ -221,10 +230,9 @@ def test_a_requeued_job_is_pending_and_its_new_attempt_has_no_failure_yet(job):
     assert (found.state, found.num_restarts) == (AppState.PENDING, 0)
     job.note("hosts-1-0", "n1\nn2\n")
     job.state("RUNNING")
-    deadline = time.monotonic() + 60
-    while (found := job.scheduler.describe(job.app_id)).state is AppState.PENDING:
-        assert time.monotonic() < deadline
-        time.sleep(0.1)  # squeue is not asked again at once
+    # squeue is not asked again at once
+    until(lambda: job.scheduler.describe(job.app_id).state is not AppState.PENDING)
+    found = job.scheduler.describe(job.app_id)
     assert (found.state, found.num_restarts) == (AppState.RUNNING, 1)
     assert {r.state for r in found.roles_statuses[0].replicas} == {AppState.RUNNING}
     assert job.scheduler.failed_replicas(job.app_id) == []

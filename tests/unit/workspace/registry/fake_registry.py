@@ -10,6 +10,7 @@ import re
 import ssl
 import tarfile
 import threading
+import time
 import urllib.parse
 import uuid
 from collections.abc import Callable, Iterable
@@ -79,6 +80,8 @@ class FakeRegistry:
     tells_digest: bool = True
     most_body: int = 1 << 40
     host: str = ""
+    ahead_s: float = 0.0
+    """By how much its clock is wrong."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def did(self, method: str, path: str = "") -> list[str]:
@@ -195,6 +198,10 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:
         """Says nothing."""
 
+    def date_time_string(self, timestamp: float | None = None) -> str:
+        """For the header ``Date``."""
+        return super().date_time_string(time.time() + self.registry.ahead_s)
+
     def _serve(self) -> None:
         registry = self.registry
         parts = urllib.parse.urlsplit(self.path)
@@ -299,6 +306,8 @@ class _Handler(BaseHTTPRequestHandler):
         return False
 
     def _granted(self, path: str, scopes: list[str]) -> bool:
+        if path == "/v2/":
+            return True
         needed = "pull" if self.command in ("GET", "HEAD") else "push"
         repo = path.removeprefix("/v2/").partition("/manifests")[0].partition("/blobs")[0]
         parts = [scope.split(":") for scope in scopes]
@@ -320,6 +329,8 @@ class _Handler(BaseHTTPRequestHandler):
                 self._reply(206, data[int(asked[1]) :])
             else:
                 self._reply(200, data)
+        elif path == "/v2/":
+            self._reply(200, b"{}")
         else:
             self._error(404, "NAME_UNKNOWN", "no such thing")
 
