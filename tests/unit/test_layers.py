@@ -5,6 +5,7 @@ Imports inside functions count, those for type checkers alone do not.
 
 import ast
 import itertools
+import re
 from collections.abc import Callable, Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -129,6 +130,21 @@ def test_no_circle_between_packages(room: Callable[[str], str]) -> None:
             if (room(i.module), room(i.target)) == (a, b)
         ]
         pytest.fail("\n".join([" -> ".join(circle), *steps]))
+
+
+def test_schedulers_are_of_the_shape_that_contributors_are_told() -> None:
+    text = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    table = text.partition("| file | or |")[2].partition("\n\n")[0]
+    rows = [row.split("|")[1:3] for row in table.splitlines()[2:]]
+    always, often = (
+        {*re.findall(r"`(\w+)\.py`", " ".join(column))} for column in zip(*rows, strict=True)
+    )
+    packages = [path for path in (SRC / "schedulers").glob("*_scheduler") if path.is_dir()]
+    assert len(packages) >= 8
+    files = [{path.stem for path in package.glob("*.py")} for package in packages]
+    assert set.intersection(*files) == always
+    shared = {name for own in files for name in own if sum(name in other for other in files) > 1}
+    assert shared == always | often
 
 
 def core_imports_too_much(found: Import) -> bool:

@@ -30,7 +30,7 @@ from torchx.schedulers._kube.apps.snapshots import VOLCANO_RETRIES_ANNOTATION
 from torchx.settings import ENV_TORCHX_ATTEMPT, ENV_TORCHX_IMAGE, ENV_TORCHX_RANK0_HOST
 from torchx.specs.api import RetryPolicy, Role
 
-from ._job import ttl
+from ._indexed_job import ttl
 from ._names import task_names
 from ._plan import Plan
 
