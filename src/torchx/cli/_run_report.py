@@ -48,6 +48,21 @@ def advice(handle: str) -> str:
     )
 
 
+def interruption(signal: str, handle: str | None, launching: bool, attached: bool) -> str:
+    """What has become of the job of a run that a signal ended.
+
+    Args:
+        attached: the job ends with the command.
+    """
+    if not launching:
+        return f"interrupted by {signal} before the job was launched"
+    if attached:
+        return f"job `{handle or '(being launched)'}` was cancelled ({signal})"
+    if handle is None:
+        return f"interrupted by {signal} while the job was being launched, see `torchx list`"
+    return f"job `{handle}` keeps running ({signal} ended only this command); {advice(handle)}"
+
+
 class RunReport:
     """Tells of one run.
 
