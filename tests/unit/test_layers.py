@@ -236,7 +236,9 @@ PRIVATE_ELSEWHERE = {
     "torchx.schedulers._image_checkups -> torchx.workspace._registry._auth",
     "torchx.schedulers._image_checkups -> torchx.workspace._registry._client",
     "torchx.schedulers._image_checkups -> torchx.workspace._registry._reference",
-    # two rooms of one subject each, that share the width of a terminal
+    # rooms of one subject each, that share the width of a terminal
+    "torchx.cli._help -> torchx.util._terminal",
+    "torchx.cli._look -> torchx.util._terminal",
     "torchx.cli._parser -> torchx.util._terminal",
     "torchx.specs._component_parser -> torchx.util._terminal",
 }

@@ -8,7 +8,7 @@ import pytest
 import torchx
 
 SRC = Path(torchx.__file__).parent
-NOQA = re.compile(r"# noqa\b(?!: [A-Z]+[0-9]+(, [A-Z]+[0-9]+)* - \S)")
+NOQA = re.compile(r"# noqa\b(?!: [A-Z]+[0-9]+(, [A-Z]+[0-9]+)*( - |  )\S)")
 IGNORE = re.compile(r"# type: ignore\b(?!\[[a-z,-]+\]  # \S)")
 
 
@@ -29,6 +29,7 @@ def test_every_exception_to_a_rule_has_its_reason() -> None:
     ("line", "fine"),
     [
         ("x = 1  # noqa: E741 - an item", True),
+        ("x = 1  # noqa: E741  an item", True),
         ("x = 1  # type: ignore[misc]  # untyped", True),
         ("x = 1  # noqa: E741", False),
         ("x = 1  # noqa", False),

@@ -18,6 +18,9 @@ from torchx.specs import AppState, AppStatus, parse_app_handle
 if TYPE_CHECKING:
     from torchx.schedulers.causes import Explanation
 
+_LEAST = 20
+"""Columns of the last lines of a replica, however narrow the terminal is."""
+
 
 def tell(write: Callable[[Any], None], result: object) -> None:
     """Writes a result to stdout. The job does not end because nobody reads it any more."""
@@ -39,9 +42,14 @@ def outcome_json(handle: str, status: AppStatus | None) -> dict[str, object]:
     }
 
 
+def name_of(handle: str) -> str:
+    """The job as it is called once its handle was shown: that again where records are kept."""
+    return app_name(handle) if _output.is_calm() else handle
+
+
 def advice(handle: str) -> str:
     """What can be done about a job that goes on."""
-    name = app_name(handle) if _output.is_calm() else handle
+    name = name_of(handle)
     return (
         f"look at it with `torchx status {name}`, follow it with `torchx log -f {name}`,"
         f" end it with `torchx cancel {name}`"
@@ -57,10 +65,12 @@ def interruption(signal: str, handle: str | None, launching: bool, attached: boo
     if not launching:
         return f"interrupted by {signal} before the job was launched"
     if attached:
-        return f"job `{handle or '(being launched)'}` was cancelled ({signal})"
+        job = name_of(handle) if handle else "(being launched)"
+        return f"job `{job}` was cancelled ({signal})"
     if handle is None:
         return f"interrupted by {signal} while the job was being launched, see `torchx list`"
-    return f"job `{handle}` keeps running ({signal} ended only this command); {advice(handle)}"
+    ended = f"({signal} ended only this command)"
+    return f"job `{name_of(handle)}` keeps running {ended}; {advice(handle)}"
 
 
 class RunReport:
@@ -170,7 +180,9 @@ def _failure_lines(
     for replica in failed[:1]:
         if not streamed or replicas > 1:
             prefix = f"  {replica.role}/{replica.replica} {look.sign('bar')} "
-            lines += [look.dim(prefix) + line for line in _last_lines(found, replica)]
+            room = max(look.width - len(prefix), _LEAST)
+            parts = [p for line in _last_lines(found, replica) for p in look.wrap(line, "  ", room)]
+            lines += [look.dim(prefix) + part for part in parts]
         if replica.log_path:
             lines.append(f"  {look.dim(replica.log_path)}")
     if len(failed) > 1:

@@ -304,7 +304,7 @@ class CmdRun(SubCommand):
         stream: bool,
         report: "RunReport",
     ) -> None:
-        from torchx.cli._run_report import advice, outcome_json, tell
+        from torchx.cli._run_report import advice, name_of, outcome_json, tell
         from torchx.cli._run_wait import log_thread, terminated_as_exception
 
         reader = log_thread(runner, handle, run_args.tee_logs) if stream else None
@@ -316,9 +316,8 @@ class CmdRun(SubCommand):
                 status = runner.wait(handle, wait_interval=1)
             except BackendUnavailable:
                 if not self._attached:
-                    _output.log().warning(
-                        "job `%s` may go on by itself; %s", handle, advice(handle)
-                    )
+                    text = "job `%s` may go on by itself; %s"
+                    _output.log().warning(text, name_of(handle), advice(handle))
                 raise
             if status is None:
                 msg = f"unknown status of `{handle}`, the scheduler does not know the app any more"

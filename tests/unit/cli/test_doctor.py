@@ -6,7 +6,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -90,23 +89,19 @@ CLUSTER = {
 def slurm(call: Callable[..., Any], programs: Any) -> Callable[..., Any]:
     """Finds what is told of a cluster: ``slurm(config, program=script)``."""
 
-    def found(options: str = "", **changed: str | Callable[[], str]) -> dict[str, tuple[str, str]]:
+    def found(options: str = "", **changed: str) -> dict[str, tuple[str, str]]:
         for name, script in {**CLUSTER, **changed}.items():
-            programs(name, script() if callable(script) else script)
+            programs(name, script)
         Path(".torchxconfig").write_text(f"[slurm]\n{options}\n")
         return checks(call, "slurm")[1]
 
     return found
 
 
-def as_of(seconds_ago: int) -> Callable[[], str]:
-    """A controller that tells its time, in ours; written when the test runs."""
-
-    def script() -> str:
-        now = datetime.now() - timedelta(seconds=seconds_ago)
-        return f"echo 'Configuration data as of {now:%Y-%m-%dT%H:%M:%S}'; echo 'is UP'"
-
-    return script
+def as_of(seconds_ago: int) -> str:
+    """A controller that tells its time when it is asked, in our time zone."""
+    now = f"$(/bin/date -d '-{seconds_ago} seconds' +%Y-%m-%dT%H:%M:%S)"
+    return f'echo "Configuration data as of {now}"; echo "is UP"'
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """Starts all objects of an app, or none; asks the cluster whether it would take them."""
 
 import copy
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -10,6 +9,7 @@ from torchx._startup.lazy_logger import get_logger
 from torchx.errors import InvalidInput, JobStartError, TorchXError, UnsupportedRequest
 from torchx.schedulers._core.interrupting import sigterm_raises
 from torchx.schedulers._kube.apps.labels import LABEL_QUEUE
+from torchx.schedulers._kube.apps.size import check_size
 from torchx.schedulers._kube.calls import CONFIG_MAPS, SERVICES, Kind
 from torchx.schedulers._kube.client import MARK, KubeClient
 from torchx.schedulers._kube.errors import (
@@ -25,8 +25,6 @@ from torchx.schedulers.ids import random_id
 from ._kinds import GROUPS, KINDS
 from ._request import KubernetesJob
 
-_LARGEST_BYTES = 1_500_000
-"""Of one object: more is not stored by most clusters, which say so in many ways."""
 _BESIDE = {kind.name: kind for kind in (SERVICES, CONFIG_MAPS)}
 """Kinds of objects beside the main ones."""
 
@@ -135,15 +133,9 @@ def _no_operator(kube: KubeClient, api: str, err: MissingKind) -> MissingKind:
 
 
 def _check_size(job: KubernetesJob) -> None:
+    advice = "`job_api=job` or `job_api=jobset`"
     for body in job.jobs:
-        size = len(json.dumps(body)) if len(body["spec"].get("tasks", "")) > 100 else 0
-        if size > _LARGEST_BYTES:
-            msg = (
-                f"`{job.name}` has {len(body['spec']['tasks'])} replicas, as one object of Volcano "
-                f"{size / 1e6:.1f} MB, of which a cluster keeps 1.5 MB: use `job_api=job` or "
-                "`job_api=jobset`, whose size does not grow"
-            )
-            raise InvalidInput(msg)
+        check_size(body, body["spec"].get("tasks") or (), "object of Volcano", advice)
 
 
 def _marked(body: dict[str, Any], mark: str) -> dict[str, Any]:
@@ -198,9 +190,10 @@ def validate(kube: KubeClient, job: KubernetesJob) -> None:
     """Lets the server check all objects.
 
     Raises:
-        InvalidInput: with the server's words.
+        InvalidInput: with the server's words, or for more replicas than it keeps in one object.
         BackendUnavailable: if it cannot be reached.
     """
+    _check_size(job)
     for body in job.objects:
         kind = _BESIDE.get(body["kind"], KINDS[job.api].kind)
         try:
