@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.unit.schedulers.causes.corpus import INVENTED, SOURCES
+from torchx._aws.errors import translated
 from torchx._docker._errors import missing_image
 from torchx.errors import (
     BackendUnavailable,
@@ -19,7 +20,6 @@ from torchx.errors import (
     RefusedByRegistry,
     TorchXError,
 )
-from torchx.schedulers._aws.errors import translated
 from torchx.schedulers._core.cause_rules import COMMON_REFUSALS
 from torchx.schedulers._core.refusals import explain_refusal
 from torchx.schedulers._kube.answers import api_error
