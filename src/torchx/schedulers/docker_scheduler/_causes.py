@@ -21,8 +21,8 @@ RULES = (
     ),
     Rule(
         Cause.UNSCHEDULABLE,
-        r"could not select device driver|nvidia-container-cli|unknown runtime|unknown or invalid runtime|no such device"
-        r"|error gathering device information",
+        r"could not select device driver|nvidia-container-cli|unknown runtime"
+        r"|unknown or invalid runtime|no such device|error gathering device information",
         "the machine does not have a device that it asks for, or Docker cannot pass it on",
         (
             "Install the container toolkit of the GPUs, or ask for no GPU",
