@@ -58,9 +58,7 @@ class CmdPrune(SubCommand):
         cached = _cached_layers(before_s)
         words = _words(jobs, cached)
         if args.dryrun or not (jobs or cached):
-            _output.log().info(
-                "%s: %s", "would be removed" if words else "nothing to remove", words
-            )
+            _output.log().info(f"would be removed: {words}" if words else "nothing to remove")
             self._report(args, jobs, cached)
             return
         _confirm(words, args.yes)

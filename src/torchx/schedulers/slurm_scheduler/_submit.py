@@ -30,6 +30,8 @@ LATE_JOB_S = 30.0
 """How long a job is looked for that the controller may be about to take."""
 
 _NOT_ARRIVED = "(?i)unable to contact|connection refused|standby"
+_UNCONFIGURED = "(?i)fetch_config|configuration source|unable to process configuration file"
+"""Slurm's words for a host on which its programs do not learn where the controller is."""
 _REFUSAL = (
     "(?i)invalid|unrecognized|unknown option|not permitted|denied|not allowed|not authorized|"
     "exceed|limit|violates|requested|no such|does not exist|unavailable|can ?not be satisfied|"
@@ -78,12 +80,22 @@ def submit(command: list[str], token: str) -> tuple[str, str]:
 
 
 def _check_refusal(err: CommandFailed, token: str) -> None:
-    """Raises ``JobStartError`` if there is no job for sure.
+    """Raises if there is no job for sure.
 
     Of words that this version does not know it is not believed before squeue knows no such job.
+
+    Raises:
+        JobStartError: if Slurm refused the job.
+        BackendUnavailable: if sbatch could not tell Slurm of the job.
     """
     if err.exit_code < 0 or not err.stderr:
         return
+    if re.search(_UNCONFIGURED, err.stderr):
+        msg = (
+            "nothing was submitted: Slurm is not configured on this host; run this on a login"
+            f" node of the cluster, or set SLURM_CONF (sbatch said: {err.stderr})"
+        )
+        raise BackendUnavailable(msg) from None
     if re.search(_REFUSAL, err.stderr) or find_token(token, err.stderr, UNKNOWN_WORDS_S) is None:
         msg = f"sbatch refused the job: {err.stderr}"
         raise JobStartError(msg) from None

@@ -244,6 +244,19 @@ def test_a_refused_job_is_looked_for_nowhere(fake_slurm, scheduler):
     assert [call[0] for call in fake_slurm.calls()] == ["sbatch"]
 
 
+def test_without_a_configuration_nothing_is_submitted_and_nothing_looked_for(fake_slurm, scheduler):
+    words = (  # recorded from 22.05 where there is no slurm.conf
+        "sbatch: error: resolve_ctls_from_dns_srv: res_nsearch error: Unknown host\n"
+        "sbatch: error: fetch_config: DNS SRV lookup failed\n"
+        "sbatch: error: _establish_config_source: failed to fetch config\n"
+        "sbatch: fatal: Could not establish a configuration source\n"
+    )
+    fake_slurm.answer("sbatch", err=words, code=1)
+    with pytest.raises(BackendUnavailable, match=r"nothing was submitted: .* SLURM_CONF"):
+        scheduler.submit(APP, {})
+    assert [call[0] for call in fake_slurm.calls()] == ["sbatch"]
+
+
 def test_a_submission_that_may_have_arrived_is_not_repeated(fake_slurm, scheduler, monkeypatch):
     monkeypatch.setattr(_submit, "LATE_JOB_S", 2.0)
     fake_slurm.answer("squeue", samples.squeue())
