@@ -4,13 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.schedulers.causes.corpus import (
-    CASES_AT_LEAST,
-    INVENTED,
-    Case,
-    check,
-    explained,
-)
+from tests.unit.schedulers.causes.corpus import CASES_AT_LEAST, INVENTED, Case, check, explained
 from tests.unit.schedulers.kubernetes.test_states import app_of, condition, ended, pod, worker
 from torchx.schedulers._core.snapshot import AppSnapshot
 from torchx.schedulers._kube.apps.app import parse_app
