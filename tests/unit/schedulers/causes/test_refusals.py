@@ -83,6 +83,7 @@ OF_SBATCH = [
     Refusal("access-denied", ERRNO, SBATCH + "User's group not permitted to use this partition"),
     Refusal("access-denied", ERRNO, SBATCH + "Access/permission denied"),
     Refusal("dependency", ERRNO, SBATCH + "Job dependency problem"),
+    Refusal("bad-option", INVENTED, "invalid partition specified: QOSMaxtime; " + SBATCH + "Invalid partition name specified"),
     Refusal("unknown", ERRNO, SBATCH + "Unspecified error"),
     Refusal("unknown", INVENTED, SBATCH + "A reason of tomorrow"),
 ]  # fmt: skip
