@@ -2,12 +2,13 @@
 
 import argparse
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from torchx._words import did_you_mean
 from torchx.cli import _output, argparse_util
-from torchx.util._terminal import help_width
+from torchx.util._terminal import help_lines, help_width
 from torchx.version import __version__
 
 if TYPE_CHECKING:
@@ -48,6 +49,9 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
     ) -> None:
         super().__init__(prog, indent_increment, max_help_position, width or help_width())
 
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return help_lines(text, width)
+
 
 class Parser(argparse.ArgumentParser):
     """Says in usage errors what was probably meant, and as JSON where that was asked for."""
@@ -63,7 +67,7 @@ class Parser(argparse.ArgumentParser):
         from torchx._secrets import mask_message
 
         message = mask_message(message)
-        self.exit(2, f"{self.format_usage()}{self.prog}: error: {message}\n")
+        self.exit(2, f"{self.format_usage()}{_wrapped(f'{self.prog}: error: {message}')}\n")
 
     def _suggestion(self, message: str) -> str:
         """Looks at the word of argparse's message that was not understood."""
@@ -78,6 +82,15 @@ class Parser(argparse.ArgumentParser):
             choices = [c for action in self._actions for c in action.choices or ()]
             return did_you_mean(word, choices)
         return ""
+
+
+def _wrapped(text: str) -> str:
+    """Lines that a terminal does not break within words; one line elsewhere."""
+    if not (sys.stderr is not None and sys.stderr.isatty()):
+        return text
+    from torchx.cli._look import Look
+
+    return "\n".join(Look(sys.stderr).wrap(text, "  "))
 
 
 class CommandParser(Parser):

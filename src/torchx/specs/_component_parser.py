@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from torchx._words import closest
-from torchx.util._terminal import help_width
+from torchx.util._terminal import help_lines, help_width
 
 
 class TorchXArgumentHelpFormatter(
@@ -21,6 +21,9 @@ class TorchXArgumentHelpFormatter(
         width: int | None = None,
     ) -> None:
         super().__init__(prog, indent_increment, max_help_position, width or help_width())
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return help_lines(text, width)
 
     def _get_help_string(self, action: argparse.Action) -> str:
         text = action.help or ""
