@@ -1,4 +1,4 @@
-"""Apps that are gone and windows that are narrow: no traceback, the right exit code, whole words."""
+"""Apps that are gone, narrow windows: no traceback, the right exit code, whole words."""
 
 import re
 from collections.abc import Callable
