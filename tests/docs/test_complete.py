@@ -227,7 +227,7 @@ def test_every_command_and_every_option_is_on_the_page_of_commands(command: str)
 
 def test_no_option_is_on_the_page_that_no_command_has() -> None:
     known = {option for command in COMMANDS for option in flags(command)}
-    known |= {"--log_level", "--color", "-V", "--version", "--help"}
+    known |= {"--log_level", "--color", "-v", "-V", "--version", "--help"}
     table_options = {
         word
         for row in rows(page("cli"))

@@ -262,7 +262,9 @@ PRIVATE_ELSEWHERE = {
     "torchx.schedulers.slurm_scheduler._scheduler -> torchx.workspace._copies",
     # the source of a job is an archive like the context of an image
     "torchx.schedulers.aws_sagemaker_scheduler._source -> torchx.workspace._tar",
-    # two rooms of one subject each, that share the width of a terminal
+    # rooms of one subject each, that share the width of a terminal
+    "torchx.cli._help -> torchx.util._terminal",
+    "torchx.cli._look -> torchx.util._terminal",
     "torchx.cli._parser -> torchx.util._terminal",
     "torchx.specs._component_parser -> torchx.util._terminal",
 }

@@ -79,8 +79,10 @@ def colored(stream: "TextIO") -> bool:
         return False
     if os.environ.get("FORCE_COLOR", "0") not in ("", "0"):
         return True
-    if os.environ.get("TERM") == "dumb":
-        return False
+    return os.environ.get("TERM") != "dumb" and _is_terminal(stream)
+
+
+def _is_terminal(stream: "TextIO") -> bool:
     try:
         return stream.isatty()
     except (AttributeError, ValueError):  # a stand-in, or closed
@@ -218,6 +220,13 @@ def out(text: str, end: str = "\n") -> None:
     write(stdout, text + end)
 
 
+def stdout() -> "TextIO":
+    """Where results go: to nowhere if standard output was closed from the start."""
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  it stays open
+    return sys.stdout
+
+
 def write(stream: "TextIO", text: str) -> None:
     """Writes to the stream at once.
 
@@ -248,8 +257,15 @@ def out_json(value: object) -> None:
 
 
 def out_table(headers: "Sequence[str]", rows: "Iterable[Sequence[str]]") -> None:
-    """Writes left-aligned columns under dashed headers, two spaces apart."""
-    out(table_text(headers, rows))
+    """Writes left-aligned columns, under dashed headers or within the width of a terminal."""
+    if sys.stdout is None or not _is_terminal(sys.stdout):
+        out(table_text(headers, rows))
+        return
+    from torchx.cli._look import Look
+    from torchx.cli._table import fitted
+
+    lines = fitted(Look(sys.stdout), headers, [*rows], flexible=range(len(headers) - 1, 0, -1))
+    out("\n".join(lines))
 
 
 def table_text(headers: "Sequence[str]", rows: "Iterable[Sequence[str]]") -> str:

@@ -18,6 +18,9 @@ from torchx.specs import AppState, AppStatus, parse_app_handle
 if TYPE_CHECKING:
     from torchx.schedulers.causes import Explanation
 
+_LEAST = 20
+"""Columns of the last lines of a replica, however narrow the terminal is."""
+
 
 def tell(write: Callable[[Any], None], result: object) -> None:
     """Writes a result to stdout. The job does not end because nobody reads it any more."""
@@ -39,9 +42,14 @@ def outcome_json(handle: str, status: AppStatus | None) -> dict[str, object]:
     }
 
 
+def name_of(handle: str) -> str:
+    """The job as it is called once its handle was shown: that again where records are kept."""
+    return app_name(handle) if _output.is_calm() else handle
+
+
 def advice(handle: str) -> str:
     """What can be done about a job that goes on."""
-    name = app_name(handle) if _output.is_calm() else handle
+    name = name_of(handle)
     return (
         f"look at it with `torchx status {name}`, follow it with `torchx log -f {name}`,"
         f" end it with `torchx cancel {name}`"
@@ -155,7 +163,9 @@ def _failure_lines(
     for replica in failed[:1]:
         if not streamed or replicas > 1:
             prefix = f"  {replica.role}/{replica.replica} {look.sign('bar')} "
-            lines += [look.dim(prefix) + line for line in _last_lines(found, replica)]
+            room = max(look.width - len(prefix), _LEAST)
+            parts = [p for line in _last_lines(found, replica) for p in look.wrap(line, "  ", room)]
+            lines += [look.dim(prefix) + part for part in parts]
         if replica.log_path:
             lines.append(f"  {look.dim(replica.log_path)}")
     if len(failed) > 1:

@@ -64,12 +64,16 @@ class CmdCancel(SubCommand):
         if args.wait:
             runner.wait(handle, wait_interval=1)
         after, _ = state_of(runner, handle)
+        app_id = parse_app_handle(handle).app_id
+        shown: dict[str, object] = {"calm_text": f"{app_id} is being cancelled"}
         if before is not None and is_terminal(before):
-            _output.log().info("app `%s` had ended before: %s", handle, before)
+            shown = {"app_state": before, "app_text": f"{app_id} had ended before: {before}"}
+            _output.log().info("app `%s` had ended before: %s", handle, before, extra=shown)
         elif after is not None and is_terminal(after):
-            _output.log().info("app `%s` is %s", handle, after)
+            shown = {"app_state": after, "app_text": f"{app_id} {after}"}
+            _output.log().info("app `%s` is %s", handle, after, extra=shown)
         else:
-            _output.log().info("app `%s` is being cancelled", handle)
+            _output.log().info("app `%s` is being cancelled", handle, extra=shown)
         if args.json:
             _output.out_json(outcome_json(handle, after))
 

@@ -342,7 +342,7 @@ class CmdRun(SubCommand):
         stream: bool,
         report: "RunReport",
     ) -> None:
-        from torchx.cli._run_report import advice, outcome_json, tell
+        from torchx.cli._run_report import advice, name_of, outcome_json, tell
         from torchx.cli._run_wait import log_thread, terminated_as_exception
 
         reader = log_thread(runner, handle, run_args.tee_logs) if stream else None
@@ -354,9 +354,8 @@ class CmdRun(SubCommand):
                 status = runner.wait(handle, wait_interval=1)
             except BackendUnavailable:
                 if not self._attached:
-                    _output.log().warning(
-                        "job `%s` may go on by itself; %s", handle, advice(handle)
-                    )
+                    text = "job `%s` may go on by itself; %s"
+                    _output.log().warning(text, name_of(handle), advice(handle))
                 raise
             if status is None:
                 msg = f"unknown status of `{handle}`, the scheduler does not know the app any more"
@@ -365,7 +364,8 @@ class CmdRun(SubCommand):
                 reader.join()
         if report.as_json:
             tell(_output.out_json, outcome_json(handle, status))
-        report.finished(handle, status, reader is not None)
+        with one_look():
+            report.finished(handle, status, reader is not None)
         if status.state != AppState.SUCCEEDED:
             raise SystemExit(1)
 
@@ -373,19 +373,21 @@ class CmdRun(SubCommand):
         """The last line of an interrupted run: what has become of the job."""
         import signal
 
-        from torchx.cli._run_report import advice
+        from torchx.cli._run_report import advice, name_of
 
         name = signal.Signals(number).name
         handle = self._handle
         if not self._launching:
             message = f"interrupted by {name} before the job was launched"
         elif self._attached:
-            message = f"job `{handle or '(being launched)'}` was cancelled ({name})"
+            job = name_of(handle) if handle else "(being launched)"
+            message = f"job `{job}` was cancelled ({name})"
         elif handle is None:
             message = f"interrupted by {name} while the job was being launched, see `torchx list`"
         else:
             message = (
-                f"job `{handle}` keeps running ({name} ended only this command); {advice(handle)}"
+                f"job `{name_of(handle)}` keeps running ({name} ended only this command);"
+                f" {advice(handle)}"
             )
         _output.log().warning("%s", message)
         _output.error_json("Interrupted", message)

@@ -72,5 +72,7 @@ def recorded() -> bool:
 def _readable() -> bool:
     if "torchx.runner.events" in sys.modules or any_plugins("EVENT_HANDLER"):
         return True
-    logging = sys.modules.get("logging")
-    return logging is not None and _LOGGER in logging.root.manager.loggerDict
+    # another thread may just be importing it: nobody has made a logger then
+    root = getattr(sys.modules.get("logging"), "root", None)
+    manager = getattr(root, "manager", None)
+    return manager is not None and _LOGGER in manager.loggerDict

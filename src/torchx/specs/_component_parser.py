@@ -1,11 +1,12 @@
 """The command line of a component."""
 
 import argparse
+import sys
 from collections.abc import Callable
 from typing import Any
 
 from torchx._words import closest
-from torchx.util._terminal import help_width
+from torchx.util._terminal import fitted_help, fitted_to, help_width
 
 
 class TorchXArgumentHelpFormatter(
@@ -44,7 +45,7 @@ class ComponentParser(argparse.ArgumentParser):
         for action in self._actions:
             if action.dest in arg_help:
                 action.help = arg_help[action.dest].replace("%", "%%")
-        return super().format_help()
+        return fitted_help(super().format_help())
 
     def error(self, message: str) -> Any:
         prefix = "unrecognized arguments: "
@@ -52,7 +53,8 @@ class ComponentParser(argparse.ArgumentParser):
             message += self._suggestions(message.removeprefix(prefix).split())
         from torchx._secrets import mask_message
 
-        super().error(mask_message(message))
+        text = f"{self.format_usage()}{self.prog}: error: {mask_message(message)}\n"
+        self.exit(2, fitted_to(sys.stderr, text))
 
     def _suggestions(self, unknown: list[str]) -> str:
         options = [o for action in self._actions for o in action.option_strings]

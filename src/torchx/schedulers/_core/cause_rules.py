@@ -10,7 +10,7 @@ COMMON_WORDS = (
     Rule(Cause.DISK_FULL, r"no space left on device|disk quota exceeded", "a disk is full"),
     Rule(
         Cause.OUT_OF_MEMORY,
-        r"out[ _-]?of[ _-]?mem|oom[ _-]?kill",
+        r"\bout of memory\b",
         "it used more memory than it was given",
         (_MEMORY,),
     ),
