@@ -59,6 +59,10 @@ class Interrupted(KeyboardInterrupt):
         self.sigval = sigval
 
 
+class ReaderGone(Interrupted):
+    """Nobody reads any more what the command writes. No ``OSError``: these are survived."""
+
+
 class Failure:
     """What to tell about an exception, and the exit code."""
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from torchx._launches import launches
 from torchx._words import did_you_mean
-from torchx.errors import AmbiguousApp, UnresolvedApp
+from torchx.errors import AmbiguousApp, InvalidInput, UnresolvedApp
 from torchx.runner.api import DEFAULT_SESSION_NAME, Runner
 
 _MOST_CANDIDATES = 10
@@ -20,19 +20,22 @@ def resolve(text: str | None, runner: Runner | None = None) -> str:
 
     Raises:
         AmbiguousApp: if the beginning is that of several apps; the message lists them.
+        InvalidInput: if it is empty.
         UnresolvedApp: if no app that was launched from here is meant.
     """
     if text is None:
         return _last()
     if "://" in text:
         return text
+    if not text:
+        raise InvalidInput(f"an empty text is no handle, is a variable not set? Write {_FORM}")
     known = _known(runner)
     found = [handle for handle in known if _app_id(handle) == text] or [
         handle for handle in known if _begins(_app_id(handle), text)
     ]
     if len(found) == 1:
         return found[0]
-    if not found or not text:
+    if not found:
         raise UnresolvedApp(_unresolved(text, known))
     raise AmbiguousApp(_ambiguous(text, found))
 

@@ -232,6 +232,13 @@ def out(text: str, end: str = "\n") -> None:
     write(stdout, text + end)
 
 
+def stdout() -> "TextIO":
+    """Where results go: to nowhere if standard output was closed from the start."""
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  it stays open
+    return sys.stdout
+
+
 def write(stream: "TextIO", text: str) -> None:
     """Writes to the stream at once.
 

@@ -9,6 +9,7 @@ from torchx._startup.lazy_logger import get_logger
 from torchx.cli import _arguments, _output
 from torchx.cli._log_query import parse_count
 from torchx.cli._look import is_terminal
+from torchx.cli._reader import while_read
 from torchx.cli.argparse_util import torchxconfig_list
 from torchx.cli.cmd_base import SubCommand
 from torchx.runner import Runner, config, get_runner
@@ -80,7 +81,8 @@ class CmdList(SubCommand):
                 cfg = _arguments.parse_cfg(scheduler, opts, args.scheduler_args)
             config.apply(scheduler=scheduler, cfg=cfg)
             if args.watch:
-                self._watch(runner, args, scheduler, cfg)
+                with while_read():
+                    self._watch(runner, args, scheduler, cfg)
             self._print(runner, args, scheduler, _chosen(runner.list(scheduler, cfg or None), args))
 
     def _watch(

@@ -1,7 +1,6 @@
 """``torchx log``: the output of an app's replicas."""
 
 import argparse
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TextIO
 
@@ -22,6 +21,7 @@ from torchx.cli._log_query import (
 )
 from torchx.cli._log_start import StartWait
 from torchx.cli._look import is_terminal
+from torchx.cli._reader import while_read
 from torchx.cli.cmd_base import SubCommand, missing_app
 from torchx.errors import BackendUnavailable, LogsNotFound, UnresolvedApp, UnsupportedRequest
 from torchx.runner import Runner, get_runner
@@ -117,8 +117,9 @@ class CmdLog(SubCommand):
             tail_lines=args.tail_lines,
             attempt=args.attempt,
         )
-        with get_runner() as runner:
-            found = _print_logs(LogPrinter(sys.stdout, args.json), runner, target, query)
+        printer = LogPrinter(_output.stdout(), args.json)
+        with get_runner() as runner, while_read():
+            found = _print_logs(printer, runner, target, query)
         if not found:
             message, hint = missing_app(target.scheduler, target.app_id)
             _output.error_json("UnknownAppException", message, hint)

@@ -7,6 +7,7 @@ from torchx._startup.lazy_logger import get_logger
 from torchx._words import did_you_mean
 from torchx.cli import _arguments, _output
 from torchx.cli._look import is_terminal
+from torchx.cli._reader import while_read
 from torchx.cli.cmd_base import AppHandleSubCommand, parse_app_handle, report_failure
 from torchx.runner import Runner
 from torchx.schedulers.api import one_look
@@ -60,9 +61,13 @@ class CmdStatus(AppHandleSubCommand):
     def run_with_runner(self, args: argparse.Namespace, runner: Runner) -> None:
         handle = args.app_handle
         if args.watch:
-            self._watch(args, runner)
+            with while_read():
+                self._watch(args, runner)
             return
-        waited = runner.wait(handle, wait_interval=1) if args.wait else None
+        waited = None
+        if args.wait:
+            with while_read():
+                waited = runner.wait(handle, wait_interval=1)
         with one_look():  # the cause comes from the same look
             status = waited if args.wait else runner.status(handle)
             if status is None:

@@ -231,15 +231,30 @@ def _main(argv: list[str] | None) -> None:
             _completion.complete(get_sub_cmds())
         argv = sys.argv[1:]
     if list(argv) in (["--version"], ["-V"]):
-        sys.stdout.write(f"torchx-{__version__}\n")
-        raise SystemExit(0)
+        _answer(f"torchx-{__version__}\n")
     subcmds = get_sub_cmds()
     if list(argv) in (["--help"], ["-h"]) and not _any_foreign(subcmds):
         from torchx.cli import _help
 
-        sys.stdout.write(_help.render(subcmds))
-        raise SystemExit(0)
+        _answer(_help.render(subcmds))
     run_main(subcmds, argv)
+
+
+def _answer(text: str) -> "NoReturn":
+    """Writes what takes no command, without all that commands need."""
+    stdout = sys.stdout
+    try:
+        if stdout is not None:  # it was closed from the start
+            stdout.write(text)
+            stdout.flush()
+    except OSError as err:
+        from torchx.cli import _output
+
+        _output.close_stdout()
+        if not isinstance(err, BrokenPipeError):
+            msg = f"the output cannot be written: {err.strerror or err}"
+            _output.fail(msg, kind="UnwritableOutput")
+    raise SystemExit(0)
 
 
 def _any_foreign(subcmds: dict[str, "SubCommand"]) -> bool:
@@ -280,6 +295,9 @@ def _exit(err: BaseException) -> "NoReturn":
     """Ends the process with what the exception means to its user."""
     from torchx.cli import _errors, _output
 
+    if isinstance(err, _errors.ReaderGone):
+        _output.close_stdout()
+        raise SystemExit(0) from None
     _output.log().debug("traceback", exc_info=err)
     number = _errors.signal_of(err)
     if number is not None:

@@ -120,7 +120,7 @@ def get_overlay(
     metadata: dict[str, Any] = target.metadata
     kinds = metadata.get(namespace)
     if isinstance(kinds, str):
-        kinds = _load(kinds)
+        kinds = load_overlay(kinds)
     if not isinstance(kinds, dict):
         return {}
     found = kinds.get(kind)
@@ -145,7 +145,16 @@ def get_overlay(
     return kinds
 
 
-def _load(uri: str) -> Overlay:
+def load_overlay(uri: str) -> Overlay:
+    """What a file of overlays holds: one for each kind, or the fields of one.
+
+    Args:
+        uri: path or URL of a JSON or YAML file.
+
+    Raises:
+        InvalidInput: for a file that holds something else.
+        OSError: if it cannot be read.
+    """
     import json
 
     text = _read(uri)
@@ -183,7 +192,7 @@ def _load_yaml(text: str, uri: str) -> Any:
     try:
         return yaml.load(text, Loader)
     except yaml.YAMLError as err:
-        msg = f"overlay file `{uri}` is neither JSON nor YAML: {err}"
+        msg = f"overlay file `{uri}` is neither JSON nor YAML: {' '.join(str(err).split())}"
         raise InvalidInput(msg) from None
 
 

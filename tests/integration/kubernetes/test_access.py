@@ -1,5 +1,6 @@
 """The role of the docs is enough for all verbs, and has nothing that is not needed."""
 
+import contextlib
 import json
 import re
 import subprocess
@@ -10,15 +11,19 @@ import pytest
 import yaml
 
 from tests.fake_kube.server import FakeKube
-from torchx.schedulers._kube.calls import PODS, Kind, call
+from torchx.schedulers._kube.calls import PODS, Kind, Selection, call
+from torchx.schedulers._kube.errors import MissingKind
+from torchx.schedulers.kubernetes_mcad_scheduler._client import KINDS
 from torchx.schedulers.kubernetes_scheduler import KubernetesScheduler, create_scheduler
 from torchx.specs import AppState
 
 from .conftest import OPTS, Notes, ended, until
-from .real_cluster import IMAGE, KUBECONFIG, own_place, torchx
+from .real_cluster import IMAGE, KUBECONFIG, Place, own_place, torchx
 
-ROLE = yaml.safe_load(
-    (Path(__file__).parents[3] / "docs/schedulers/kubernetes-role.yaml").read_text()
+DOCS = Path(__file__).parents[3] / "docs/schedulers"
+ROLE, MCAD_ROLE = (
+    yaml.safe_load((DOCS / name).read_text())
+    for name in ("kubernetes-role.yaml", "kubernetes_mcad-role.yaml")
 )
 RBAC = "rbac.authorization.k8s.io"
 ROLES = Kind(RBAC, "v1", "roles", "Role")
@@ -103,15 +108,19 @@ def _post(cluster: FakeKube, path: str, body: dict[str, Any]) -> None:
 # -- the real thing ------------------------------------------------------------------------------
 
 
+def bind(place: Place, name: str, rules: list[dict[str, Any]]) -> None:
+    """Gives the user a role."""
+    place.create(ROLES, name, rules=rules)
+    subject = {"kind": "ServiceAccount", "name": "user", "namespace": place.namespace}
+    role = {"apiGroup": RBAC, "kind": "Role", "name": name}
+    place.create(BINDINGS, name, subjects=[subject], roleRef=role)
+
+
 @pytest.fixture
-def bound(tmp_path, monkeypatch):
-    """A service account with the role, whose kubeconfig is used."""
+def user(tmp_path, monkeypatch):
+    """A service account without rights, whose kubeconfig is used."""
     with own_place() as place:
         place.create(ACCOUNTS, "user")
-        place.create(ROLES, "torchx", rules=ROLE["rules"])
-        subject = {"kind": "ServiceAccount", "name": "user", "namespace": place.namespace}
-        role = {"apiGroup": RBAC, "kind": "Role", "name": "torchx"}
-        place.create(BINDINGS, "torchx", subjects=[subject], roleRef=role)
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
         request = call(
             "token", "POST", ACCOUNTS, place.namespace, "user", subresource="token", body=body
@@ -132,15 +141,24 @@ def bound(tmp_path, monkeypatch):
         yield place
 
 
+@pytest.fixture
+def bound(user):
+    """A service account with the role."""
+    bind(user, "torchx", ROLE["rules"])
+    return user
+
+
+def done(*args: str) -> "subprocess.CompletedProcess[str]":
+    """Runs the command line, which succeeds and is allowed all that it asks for."""
+    finished = torchx(*args)
+    assert finished.returncode == 0, finished.stderr
+    assert "not allowed" not in finished.stderr
+    return finished
+
+
 @pytest.mark.kubernetes
 @pytest.mark.timeout(200)
 def test_the_role_is_enough_on_a_real_server(bound):
-    def done(*args: str) -> "subprocess.CompletedProcess[str]":
-        finished = torchx(*args)
-        assert finished.returncode == 0, finished.stderr
-        assert "not allowed" not in finished.stderr
-        return finished
-
     run = ("run", "-s", "kubernetes", "--workspace=", "-cfg", "grace_s=1")
     sh = ("utils.sh", "--image", IMAGE, "--num_replicas", "2")
     handle = done(*run, "--wait", "--log", *sh, "echo", "hello").stdout.split()[-1]
@@ -151,7 +169,8 @@ def test_the_role_is_enough_on_a_real_server(bound):
     handle = done(*run, *sh, "sleep", "100").stdout.split()[-1]
     done("cancel", handle)
     until(lambda: json.loads(done("status", "--json", handle).stdout)["state"] == "CANCELLED")
-    done("delete", handle)
+    other = done(*run, *sh, "true").stdout.split()[-1]
+    assert "2 apps deleted" in done("delete", handle, other).stderr
     scheduler = create_scheduler("x")
     several = Notes(Path("/dev/null")).app(1, 1)
     for role in several.roles:
@@ -171,3 +190,52 @@ def test_without_a_role_the_verb_and_the_object_are_named(bound):
     assert words in done.stderr
     assert "ask for a role with the verb `list` on `jobs.batch`" in done.stderr
     assert PODS.plural not in done.stderr
+
+
+@pytest.mark.kubernetes
+@pytest.mark.timeout(200)
+def test_commands_in_replicas_need_one_right_more(bound):
+    run = ("run", "-s", "kubernetes", "--workspace=", "-cfg", "grace_s=1")
+    handle = done(*run, "utils.sh", "--image", IMAGE, "sleep", "100").stdout.split()[-1]
+    until(lambda: json.loads(done("status", "--json", handle).stdout)["state"] == "RUNNING")
+    refused = torchx("exec", handle, "--", "echo", "hello")
+    assert refused.returncode == 1
+    assert "of pods/exec in namespace" in refused.stderr
+    rule = {"apiGroups": [""], "resources": ["pods/exec"], "verbs": ["get", "create"]}
+    bind(bound, "exec", [rule])
+    assert done("exec", handle, "--", "echo", "hello").stdout == "hello\n"
+    done("delete", handle)
+
+
+@pytest.mark.kubernetes
+@pytest.mark.timeout(200)
+def test_the_role_of_app_wrappers_is_enough_on_a_real_server(user):
+    version = served(user)
+    missing = ("create appwrappers", *(["create jobs"] if version == "v1beta2" else ()))
+    told = torchx("doctor", "-s", "kubernetes_mcad").stdout
+    assert all(right in told for right in missing), told
+    bind(user, "torchx-mcad", MCAD_ROLE["rules"])
+    cfg = f"appwrapper_version={version},grace_s=1"
+    run = ("run", "-s", "kubernetes_mcad", "--workspace=", "-cfg", cfg)
+    sh = ("utils.sh", "--image", IMAGE, "--num_replicas", "2")
+    handle = done(*run, "--wait", "--log", *sh, "echo", "hello").stdout.split()[-1]
+    assert done("log", handle).stdout.count("hello") == 2
+    assert handle in done("list", "-s", "kubernetes_mcad").stdout
+    failing = "test $HOSTNAME = ${HOSTNAME%-0} && sleep 100; exit 3"
+    ended_badly = torchx(*run, "--wait", *sh, "--", "sh", "-c", failing)  # its other pod is ended
+    assert ended_badly.returncode == 1
+    assert "exited with code 3" in ended_badly.stderr
+    assert "not allowed" not in ended_badly.stderr
+    other = done(*run, *sh, "sleep", "100").stdout.split()[-1]
+    done("cancel", other)
+    assert json.loads(done("status", "--json", other).stdout)["state"] == "CANCELLED"
+    done("delete", handle, ended_badly.stdout.split()[0])
+
+
+def served(place: Place) -> str:
+    """The generation of AppWrappers that the cluster has."""
+    for version, kind in KINDS.items():
+        with contextlib.suppress(MissingKind):
+            place.kube.list_objects(Selection(kind, place.namespace))
+            return version
+    pytest.skip("the cluster serves no AppWrappers")

@@ -1,5 +1,6 @@
 """Which objects run an app, by the options and by what the cluster has; on fake clusters."""
 
+import contextlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,6 +13,7 @@ from torchx.runner import get_runner
 from torchx.schedulers._kube.calls import LOCAL_QUEUES, PODS, WORKLOADS, Kind, Selection
 from torchx.schedulers._kube.client import KubeClient
 from torchx.schedulers._kube.connect import connect
+from torchx.schedulers.kubernetes_mcad_scheduler import create_scheduler as create_mcad_scheduler
 from torchx.schedulers.kubernetes_scheduler import KubernetesScheduler, create_scheduler
 from torchx.schedulers.kubernetes_scheduler._kinds import KINDS
 from torchx.specs import AppDef, AppState, Role
@@ -127,6 +129,16 @@ def test_an_app_that_is_too_large_for_one_object_is_refused(kube, scheduler):
     info = scheduler.submit_dryrun(app, {**OPTS, "job_api": "volcano"})
     with pytest.raises(InvalidInput, match=r"5000 replicas.*`job_api=job`"):
         scheduler.schedule(info)
+    with pytest.raises(InvalidInput, match=r"5000 replicas.*`job_api=job`"):
+        scheduler.submit_dryrun(app, {"job_api": "volcano"})  # which asks the cluster
+
+
+def test_an_app_wrapper_that_is_too_large_is_refused(use):
+    cluster = use("mcad")
+    cluster.requests(forget=True)
+    with pytest.raises(InvalidInput, match=r"5000 replicas.*`appwrapper_version=v1beta2`"):
+        create_mcad_scheduler("test").submit(an_app("true", 5000), {})
+    assert not [r for r in cluster.requests() if r["method"] == "POST"]
 
 
 # -- finding it again ----------------------------------------------------------------------------
@@ -149,6 +161,34 @@ def test_another_process_finds_out_what_an_app_is_made_of(kube, scheduler, api):
     assert third.list() == []
     for made in (other, third):
         made.close()
+
+
+MAY_NOT = [
+    ["list", "jobsets.jobset.x-k8s.io"],
+    ["list", "jobs.batch.volcano.sh"],
+    ["deletecollection", "*"],
+]
+
+
+def test_several_apps_are_deleted_with_the_rights_to_delete_one(use, scheduler):
+    cluster = use("jobset,volcano,kueue")
+    app_ids = [scheduler.submit(an_app(replicas=k + 1), OPTS) for k in range(2)]
+    cluster.admin("settings", {"forbidden": MAY_NOT})
+    other = create_scheduler("other")
+    found = other.look_many(app_ids)
+    assert {*found} == {*app_ids}
+    assert other.remove_many([*found.values()]) == {}
+    assert not other.look_many(app_ids)
+    other.close()
+
+
+def test_kinds_that_one_may_not_look_at_are_named_where_there_are_apps_of_them(use, scheduler):
+    cluster = use("jobset,volcano,kueue")
+    app_ids = [scheduler.submit(an_app(), {**OPTS, "job_api": "jobset"}) for _ in range(2)]
+    until(lambda: ended(scheduler, app_ids[0]))
+    cluster.admin("settings", {"forbidden": MAY_NOT})
+    with pytest.raises(PermissionError, match=r"list` on `jobsets\.jobset"):
+        scheduler.look_many(app_ids)
 
 
 @pytest.mark.parametrize(("api", "watched"), [("job", True), ("jobset", False), ("volcano", False)])
@@ -202,6 +242,24 @@ def test_an_app_that_was_admitted_stays_cancelled(kube, scheduler, api):
     scheduler.cancel(app_id)
     assert ended(scheduler, app_id).state is AppState.CANCELLED
     assert all("deletionTimestamp" in pod["metadata"] for pod in listed(kube, PODS))
+
+
+# -- logs ----------------------------------------------------------------------------------------
+
+
+def test_logs_of_an_app_wrapper_that_was_cancelled_are_said_to_be_gone(use, caplog):
+    use("mcad")
+    scheduler = create_mcad_scheduler("test")
+    app_id = scheduler.submit(an_app("echo hello; sleep 60"), {"grace_s": 1})
+    until(lambda: [*scheduler.log_iter(app_id, "r")] == ["hello\n"])
+    assert "no logs" not in caplog.text
+    scheduler.cancel(app_id)
+    with contextlib.closing(connect()[0].transport) as transport:
+        until(lambda: not listed(KubeClient(transport), PODS))
+    assert scheduler.describe(app_id).state is AppState.CANCELLED
+    assert [*scheduler.log_iter(app_id, "r")] == []
+    assert "no logs of `r/0`: the pods are deleted" in caplog.text
+    scheduler.close()
 
 
 # -- what `torchx doctor` says -------------------------------------------------------------------

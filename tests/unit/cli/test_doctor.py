@@ -6,7 +6,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -100,9 +99,9 @@ def slurm(call: Callable[..., Any], programs: Any) -> Callable[..., Any]:
 
 
 def as_of(seconds_ago: int) -> str:
-    """A controller that tells its time, in ours."""
-    now = datetime.now() - timedelta(seconds=seconds_ago)
-    return f"echo 'Configuration data as of {now:%Y-%m-%dT%H:%M:%S}'; echo 'is UP'"
+    """A controller that tells its time when it is asked, in our time zone."""
+    now = f"$(/bin/date -d '-{seconds_ago} seconds' +%Y-%m-%dT%H:%M:%S)"
+    return f'echo "Configuration data as of {now}"; echo "is UP"'
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from torchx._launches import launches, note_deletion, note_launch
 from torchx.cli._handles import resolve, resolve_identifier
-from torchx.errors import AmbiguousApp, UnresolvedApp
+from torchx.errors import AmbiguousApp, InvalidInput, UnresolvedApp
 
 SLURM = "slurm://torchx/4711"
 KUBE = "kubernetes://torchx/team:train-f7k2"
@@ -116,10 +116,25 @@ def test_local_jobs_that_were_not_noted_are_found() -> None:
     assert resolve("old") == "local_cwd://torchx/old-job-1"
 
 
-@pytest.mark.parametrize("text", ["train-f7k3", "x", ""])
+@pytest.mark.parametrize("text", ["train-f7k3", "x"])
 def test_what_nothing_is_called(launched: None, text: str) -> None:
     with pytest.raises(UnresolvedApp, match="torchx list -s"):
         resolve(text)
+
+
+@pytest.mark.parametrize("look", [resolve, resolve_identifier])
+def test_an_empty_text_is_no_beginning(launched: None, look: Callable[[str], str]) -> None:
+    with pytest.raises(InvalidInput, match="is a variable not set"):
+        look("")
+
+
+def test_an_empty_handle_is_a_usage_error(
+    call: Callable[..., Any], launched: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    for command in ("status", "log", "cancel", "delete", "describe", "why", "rerun", "shell"):
+        caplog.clear()
+        assert call(command, "").code == 2
+        assert "an empty text is no handle" in caplog.text
 
 
 def test_nothing_was_launched_yet() -> None:

@@ -120,7 +120,7 @@ def test_debug_shows_times_and_levels(roles: str) -> None:
 
 def test_an_error_is_one_line_with_a_sign() -> None:
     screen = on_terminal("status", "nope")
-    assert screen.code == 1
+    assert screen.code == 2
     assert screen.lines[0].startswith("✗ no app launched from here has an id that begins with")
 
 

@@ -15,15 +15,27 @@ def check_app(app: AppDef, features: SchedulerFeatures, scheduler: str) -> None:
 
     Raises:
         UnsupportedRequest: for a feature that is not declared.
-        InvalidInput: for a value that cannot be passed to any process.
+        InvalidInput: for a value that cannot be passed to any process, and for two roles that
+            cannot be told apart.
     """
     if len(app.roles) > 1 and not features.multi_role:
         names = ", ".join(role.name for role in app.roles)
         msg = f"`{scheduler}` runs apps of one role, given: {names}"
         raise UnsupportedRequest(msg)
+    _check_role_names(app)
     for role in app.roles:
         _check_values(role)
         _check_features(role, features, scheduler)
+
+
+def _check_role_names(app: AppDef) -> None:
+    """Raises ``InvalidInput`` if two roles share a name, by which replicas and logs are found."""
+    seen = set()
+    for role in app.roles:
+        if role.name in seen:
+            msg = f"two roles are named `{role.name}`; give each role of an app its own name"
+            raise InvalidInput(msg)
+        seen.add(role.name)
 
 
 def _check_features(role: Role, features: SchedulerFeatures, scheduler: str) -> None:

@@ -1,20 +1,31 @@
 """What jobs of ``kubernetes_mcad`` need: a cluster that serves AppWrappers."""
 
 from torchx.schedulers._core.checkups import Checkup, Configured, Finding, broken, ok
-from torchx.schedulers._kube.apps.checkups import checkups_of
-from torchx.schedulers._kube.calls import PODS, Selection
+from torchx.schedulers._kube.apps.checkups import check_rights, checkups_of
+from torchx.schedulers._kube.calls import JOBS, PODS, SERVICES, Selection
 from torchx.schedulers._kube.client import KubeClient
 from torchx.schedulers._kube.errors import MissingKind
 
 from ._client import KINDS
 
-_PODS = ((PODS, "list", ""), (PODS, "get", "log"))
+_PODS = ((PODS, "list", ""), (PODS, "delete", ""), (PODS, "get", "log"))
+_VERBS = ("create", "list", "patch", "delete")
+_WRAPPED = ((JOBS, "create", ""), (SERVICES, "create", ""))
+"""What the controller of ``v1beta2`` wants of those who wrap such objects."""
 _INSTALL = "Install the AppWrapper controller: https://project-codeflare.github.io/appwrapper"
 
 
 def checkups(configured: Configured | None = None) -> list[Checkup]:
     """All checks; one alone where no cluster is set up."""
-    return checkups_of(_PODS, {"appwrappers": _generation}, configured or Configured())
+    checks = {"rights": _rights, "appwrappers": _generation}
+    return checkups_of(_PODS, checks, configured or Configured())
+
+
+def _rights(client: KubeClient, namespace: str) -> Finding:
+    known = client.groups().get(KINDS["v1beta2"].group, ())
+    wrappers = [(KINDS["v1beta2"], verb, "") for verb in _VERBS]  # of any version
+    wrapped = _WRAPPED if "v1beta2" in known else ()
+    return check_rights(client, namespace, [*wrappers, *_PODS, *wrapped])
 
 
 def _generation(client: KubeClient, namespace: str) -> Finding:

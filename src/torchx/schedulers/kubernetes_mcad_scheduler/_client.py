@@ -12,6 +12,7 @@ from torchx.schedulers._core.records import recall, remember
 from torchx.schedulers._kube.apps.app import App, Object, parse_app
 from torchx.schedulers._kube.apps.labels import ANNOTATION_APP, ANNOTATION_ENDED
 from torchx.schedulers._kube.apps.look import Looked, list_ours, look_at
+from torchx.schedulers._kube.apps.size import check_size
 from torchx.schedulers._kube.apps.snapshots import pod_state
 from torchx.schedulers._kube.calls import (
     APP_WRAPPERS_V1BETA1,
@@ -59,9 +60,13 @@ def submit(kube: KubeClient, job: KubernetesMCADJob) -> None:
 
     Raises:
         JobStartError: if another app has the name.
+        InvalidInput: for more replicas than a cluster keeps in one object.
         TorchXError: whatever the cluster says.
     """
     version = version_of(job.resource)
+    items = (job.resource["spec"].get("resources") or {}).get("GenericItems") or ()
+    pods = [item for item in items if item["generictemplate"]["kind"] == "Pod"]
+    check_size(job.resource, pods, "AppWrapper", "`appwrapper_version=v1beta2` or `kubernetes`")
     name, namespace = job.resource["metadata"]["name"], job.resource["metadata"]["namespace"]
     body = copy.copy(job.resource)
     annotations = {**body["metadata"]["annotations"], MARK: random_id()}

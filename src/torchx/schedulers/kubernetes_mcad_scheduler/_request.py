@@ -18,7 +18,6 @@ from torchx.schedulers._kube.apps.labels import (
     LABEL_REPLICA_ID,
     LABEL_UNIQUE_NAME,
     app_labels,
-    container_name,
     role_labels,
 )
 from torchx.schedulers._kube.apps.pods import (
@@ -276,7 +275,7 @@ def _jobs(app: AppDef, name: str, opts: Opts, facts: Facts, ends: bool) -> Itera
         env += [{"name": key, "value": v} for key, v in hosts.items() if key not in role.env]
         pod["spec"]["subdomain"] = name
         add_extras(pod, opts)
-        lay_over(pod, facts.overlays.get(role.name) or {}, container_name(role.name))
+        lay_over(pod, facts.overlays.get(role.name) or {}, role.name)
         labels = _labels_of_pods(app, name, i, opts)
         pod["metadata"]["labels"] = {**(pod["metadata"].get("labels") or {}), **labels}
         yield {
@@ -300,7 +299,7 @@ def _pods(app: AppDef, name: str, opts: Opts, facts: Facts) -> Iterator[dict[str
             add_extras(body, opts)
             if i == 0 and replica.k == 0:
                 _add_rank0(body)
-            lay_over(body, facts.overlays.get(role.name) or {}, container_name(role.name))
+            lay_over(body, facts.overlays.get(role.name) or {}, role.name)
             own = body["metadata"].get("labels") or {}
             body["metadata"]["labels"] = {**own, **labels, LABEL_REPLICA_ID: str(replica.k)}
             yield body

@@ -102,7 +102,9 @@ def why_not(wrapper: Object) -> str:
 
 def _is_usual(item: Mapping[str, Any]) -> bool:
     """Whether it says that all is well."""
-    return item.get("type") in _OF_V1BETA2 and item["type"] != "Unhealthy"
+    if item.get("type") == "Unhealthy":
+        return item.get("status") == "False"
+    return item.get("type") in _OF_V1BETA2
 
 
 _OF_V1BETA2 = ("QuotaReserved", "ResourcesDeployed", "PodsReady", "Unhealthy", "DeletingResources")

@@ -1,7 +1,6 @@
 """The calls that leave the process: submit, look, list, end, remove."""
 
 import copy
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -30,6 +29,7 @@ from torchx.schedulers._kube.apps.look import (
     look_at,
     select,
 )
+from torchx.schedulers._kube.apps.size import check_size
 from torchx.schedulers._kube.apps.snapshots import build_snapshot, created_ns
 from torchx.schedulers._kube.calls import CONFIG_MAPS, SERVICES, VOLCANO_COMMANDS, Kind
 from torchx.schedulers._kube.client import MARK, KubeClient
@@ -52,8 +52,6 @@ from ._states import ends_itself, is_over, row_state
 
 _ROWS_WITH_PODS = 50
 """Of so many live apps a list looks at the pods; of more, the words of the objects do."""
-_LARGEST_BYTES = 1_500_000
-"""Of one object: more is not stored by most clusters, which say so in many ways."""
 
 logger = get_logger(__name__)
 
@@ -163,15 +161,9 @@ def _no_operator(kube: KubeClient, api: str, err: MissingKind) -> MissingKind:
 
 
 def _check_size(job: KubernetesJob) -> None:
+    advice = "`job_api=job` or `job_api=jobset`"
     for body in job.jobs:
-        size = len(json.dumps(body)) if len(body["spec"].get("tasks", "")) > 100 else 0
-        if size > _LARGEST_BYTES:
-            msg = (
-                f"`{job.name}` has {len(body['spec']['tasks'])} replicas, as one object of Volcano "
-                f"{size / 1e6:.1f} MB, of which a cluster keeps 1.5 MB: use `job_api=job` or "
-                "`job_api=jobset`, whose size does not grow"
-            )
-            raise InvalidInput(msg)
+        check_size(body, body["spec"].get("tasks") or (), "object of Volcano", advice)
 
 
 def _marked(body: dict[str, Any], mark: str) -> dict[str, Any]:
@@ -230,9 +222,10 @@ def validate(kube: KubeClient, job: KubernetesJob) -> None:
     """Lets the server check all objects.
 
     Raises:
-        InvalidInput: with the server's words.
+        InvalidInput: with the server's words, or for more replicas than it keeps in one object.
         BackendUnavailable: if it cannot be reached.
     """
+    _check_size(job)
     for body in job.objects:
         kind = _BESIDE.get(body["kind"], KINDS[job.api].kind)
         try:

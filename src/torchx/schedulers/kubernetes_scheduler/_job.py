@@ -49,7 +49,7 @@ def _job(plan: Plan, index: int, names: list[str], *, suspended: bool) -> dict[s
     pod = build_pod(role, texts, container, rank0, plan.pods, first=index == 0)
     if plan.several:
         pod["spec"]["subdomain"] = plan.name
-    lay_over(pod, plan.overlay(role.name))
+    lay_over(pod, plan.overlay(role.name), role.name)
     if len(names) > 1:
         hold_pods(pod, container, plan.name)
     pod["metadata"]["labels"] = {**(pod["metadata"].get("labels") or {}), **labels}

@@ -89,7 +89,7 @@ def _replicated(plan: Plan, index: int, names: list[str], rank0: str) -> dict[st
         first=index == 0,
         attempt_field=RESTART_FIELD if _restarts_all(role) else ATTEMPT_FIELD,
     )
-    lay_over(pod, plan.overlay(role.name))
+    lay_over(pod, plan.overlay(role.name), role.name)
     labels = role_labels(plan.app, index, plan.name)
     pod["metadata"]["labels"] = {**(pod["metadata"].get("labels") or {}), **labels}
     limits = _limits(role, plan.ends_on_failure)

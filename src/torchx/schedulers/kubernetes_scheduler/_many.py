@@ -7,9 +7,9 @@ from torchx.schedulers._kube.apps.labels import LABEL_UNIQUE_NAME, of_apps
 from torchx.schedulers._kube.apps.look import Looked, list_pods_of
 from torchx.schedulers._kube.calls import Selection
 from torchx.schedulers._kube.client import KubeClient
-from torchx.schedulers._kube.errors import MissingKind
+from torchx.schedulers._kube.errors import Forbidden, MissingKind
 
-from ._kinds import ObjectKind
+from ._kinds import KINDS, ObjectKind, kind_of_pods
 
 _NAMES = 100
 """In one selector: it is part of the URL, which servers and proxies bound."""
@@ -24,8 +24,10 @@ def look_many(
         pods: dict[str, list[Object]] = {}
         for pod in list_pods_of(kube, namespace, some):
             pods.setdefault(pod["metadata"]["labels"][LABEL_UNIQUE_NAME], []).append(pod)
+        needed = [KINDS["job"], *map(kind_of_pods, pods.values())]
         for kind in kinds:
-            for app_id, jobs in group_jobs(_list(kube, kind, namespace, some)).items():
+            jobs_of = _list(kube, kind, namespace, some, needed=kind in needed)
+            for app_id, jobs in group_jobs(jobs_of).items():
                 name = app_id.partition(":")[2]
                 app = parse_app(app_id, jobs, pods.get(name, ()))
                 if app is not None:
@@ -36,18 +38,28 @@ def look_many(
 def remove_many(
     kube: KubeClient, namespace: str, names: Sequence[str], kinds: Iterable[ObjectKind]
 ) -> None:
-    """Removes the objects of these apps, one call for each kind; what they own goes with them."""
+    """Removes the objects of these apps, one call for each kind; what they own goes with them.
+
+    Raises:
+        Forbidden: if the user may delete objects one by one only; some may be gone then.
+    """
     wanted = [*kinds]
     for some in _chunks(names):
         for kind in wanted:
             kube.delete_all(Selection(kind.kind, namespace, of_apps(some)))
 
 
-def _list(kube: KubeClient, kind: ObjectKind, namespace: str, names: Sequence[str]) -> list[Object]:
+def _list(
+    kube: KubeClient, kind: ObjectKind, namespace: str, names: Sequence[str], *, needed: bool
+) -> list[Object]:
     try:
         return [*kube.list_objects(Selection(kind.kind, namespace, of_apps(names))).items]
     except MissingKind:
         return []
+    except Forbidden:
+        if needed:
+            raise
+        return []  # who may not look at this kind has none of it
 
 
 def _chunks(names: Sequence[str]) -> Iterator[Sequence[str]]:

@@ -13,7 +13,6 @@ from torchx.schedulers._kube.apps.labels import (
     ANNOTATION_APP,
     LABEL_REPLICA_ID,
     app_labels,
-    container_name,
     role_labels,
 )
 from torchx.schedulers._kube.apps.pods import (
@@ -118,7 +117,7 @@ def _tasks(plan: Plan, index: int, name: str, rank0: str) -> Iterator[dict[str, 
             "env": _env(role, replica, first=index == 0 and k == 0),
         }
         pod = _pod(container, volumes, placement)
-        lay_over(pod, overlay, container_name(role.name))
+        lay_over(pod, overlay, role.name)
         own = pod["metadata"].get("labels") or {}
         pod["metadata"]["labels"] = {**own, **labels, LABEL_REPLICA_ID: str(k)}
         task = {"name": f"{name}-{k}", "replicas": 1, "template": pod, **more}

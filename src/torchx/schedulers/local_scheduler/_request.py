@@ -70,15 +70,10 @@ def build_request(
 
 
 def check_names(app: AppDef) -> None:
-    """Raises ``InvalidInput`` if a name cannot be a file name or two roles share one."""
+    """Raises ``InvalidInput`` if a name cannot be a file name."""
     _check_name("app", app.name)
-    seen = set()
     for role in app.roles:
         _check_name("role", role.name)
-        if role.name in seen:
-            msg = f"two roles are named `{role.name}`; give each role of an app its own name"
-            raise InvalidInput(msg)
-        seen.add(role.name)
 
 
 def _check_name(what: str, name: str) -> None:

@@ -185,6 +185,14 @@ class RequestContract(ContractParts):
             with pytest.raises(REFUSED):
                 scheduler.submit_dryrun(app, opts)
 
+    def test_two_roles_of_one_name_are_refused(
+        self, scheduler: Scheduler[Any], opts: dict[str, CfgVal], jobs: Jobs
+    ) -> None:
+        # their replicas, logs and exit codes could not be told apart
+        app = AppDef(APP, [jobs.role("sh", "-c", "true"), jobs.role("sh", "-c", "exit 3")])
+        with pytest.raises(REFUSED):
+            scheduler.submit_dryrun(app, opts)
+
 
 def rich_app(jobs: Jobs) -> AppDef:
     """An app that has something in most of its fields."""

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.schedulers.causes.corpus import CASES_AT_LEAST, Case, check
+from tests.unit.schedulers.causes.corpus import CASES_AT_LEAST, Case, check, explained
 from tests.unit.schedulers.kubernetes.test_states import app_of, condition, ended, pod, worker
 from torchx.schedulers._core.snapshot import AppSnapshot
 from torchx.schedulers._kube.apps.app import parse_app
@@ -150,3 +150,10 @@ def test_a_queue_lets_others_go_first() -> None:
     check(
         Case("priority", "https://kueue.sigs.k8s.io/docs/concepts/local_queue/", "a"), make, RULES
     )
+
+
+@pytest.mark.parametrize("what", ["cpu", "nvidia.com/gpu", "hugepages-2Mi"])
+def test_what_the_nodes_have_too_little_of_is_named(what: str) -> None:
+    waits_for = f"0/1 nodes are available: 1 Insufficient {what}. no new claims to deallocate"
+    line = explained(made(unscheduled(waits_for)), words=RULES).line
+    assert line == f"unschedulable: no node has enough {what} free"

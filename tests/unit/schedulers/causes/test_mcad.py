@@ -78,3 +78,23 @@ def test_what_wrappers_say(case: Case) -> None:
 @pytest.mark.parametrize("case", PODS, ids=lambda case: case.cause)
 def test_what_pods_say(case: Case) -> None:
     check(case, of_pod, RULES)
+
+
+def test_conditions_of_a_wrapper_that_starts_say_nothing() -> None:
+    usual = {"reason": "Resuming", "message": "Suspend is false"}
+    started = {"QuotaReserved": "True", "ResourcesDeployed": "True", "PodsReady": "False"}
+    conditions = {**started, "Unhealthy": "False"}  # as the controller 1.2 sets them
+    body = wrapper()
+    body["status"] = {
+        "phase": "Running",
+        "conditions": [{"type": t, "status": s, **usual} for t, s in conditions.items()],
+    }
+    assert why_not(body) == ""
+    ill = {
+        "type": "Unhealthy",
+        "status": "True",
+        "reason": "FoundFailedPods",
+        "message": "1 failed",
+    }
+    body["status"]["conditions"][-1] = ill
+    assert why_not(body) == "FoundFailedPods: 1 failed"

@@ -263,8 +263,9 @@ def test_overlays_apply_to_the_pods_of_every_kind(api):
 
 
 @pytest.mark.parametrize("api", ["job", "jobset", "volcano"])
-def test_the_container_can_be_called_by_its_role_with_every_kind(api):
-    changes = [{"name": "my-role", "workingDir": "/w"}, {"name": "sidecar", "image": "s"}]
+@pytest.mark.parametrize("name", ["my-role", "My_Role"])
+def test_the_container_can_be_called_by_its_role_with_every_kind(api, name):
+    changes = [{"name": name, "workingDir": "/w"}, {"name": "sidecar", "image": "s"}]
     overlay = {"spec": {JOIN("containers", on="name"): changes}}
     job = build(api, role("My_Role", num_replicas=2), overlays={"My_Role": overlay})
     for k, pod in enumerate(pods_of(job)):

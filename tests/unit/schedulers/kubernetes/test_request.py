@@ -253,12 +253,33 @@ def test_overlays_are_read_in_all_shapes(held, overlay):
 
 
 @pytest.mark.parametrize(
-    ("written", "overlay"), [({"V1Pod": SPEC}, SPEC), (SPEC, SPEC), (BOTH, BOTH)]
+    ("written", "overlay"),
+    [({"V1Pod": SPEC}, SPEC), (SPEC, SPEC), (BOTH, BOTH), ({"kind": "Pod", **BOTH}, BOTH)],
 )
-def test_overlays_are_read_from_files(tmp_path, written, overlay):
+def test_overlays_are_read_from_files(tmp_path, caplog, written, overlay):
     (tmp_path / "pod.yaml").write_text(yaml.safe_dump(written))
     held = {"kubernetes": (tmp_path / "pod.yaml").as_uri()}
     assert read_overlay(role(metadata=held)) == overlay
+    assert caplog.messages == []  # the docs recommend to write a file like a pod
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (None, "cannot be read: No such file or directory"),
+        (b"\xff\xfe", "cannot be read: 'utf-8' codec can't decode"),
+        (b"{a: b: c", "is neither JSON nor YAML: while parsing a flow mapping"),
+        (b"[1]", "must contain a dict"),
+    ],
+)
+def test_a_file_that_holds_no_overlay_is_told_in_one_line(tmp_path, content, words):
+    path = tmp_path / "pod.yaml"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(InvalidInput) as err:
+        read_overlay(role(metadata={"kubernetes": str(path)}))
+    assert str(err.value).startswith(f"overlay file `{path}` {words}")
+    assert "\n" not in str(err.value)
 
 
 def test_the_overlay_of_an_app_is_for_roles_that_have_none():

@@ -48,7 +48,7 @@ def checkups_of(
 
     Args:
         rights: what a user must be allowed to do.
-        more: further checks of a scheduler, by their names.
+        more: further checks of a scheduler, by their names; `rights` takes the place of ours.
         configured: may name kubeconfig, context and namespace.
     """
     where = configured.text("kubeconfig"), configured.text("context")
@@ -66,7 +66,7 @@ def checkups_of(
         "server": lambda client, _: _server(client, config.cluster.server),
         "clock": _clock,
         "namespace": _namespace,
-        "rights": lambda client, namespace: _rights(client, namespace, rights),
+        "rights": lambda client, namespace: check_rights(client, namespace, rights),
         **more,
     }
 
@@ -112,7 +112,8 @@ def _namespace(client: KubeClient, namespace: str) -> Finding:
     return ok(f"`{namespace}` is there", namespace=namespace)
 
 
-def _rights(client: KubeClient, namespace: str, rights: Sequence[Right]) -> Finding:
+def check_rights(client: KubeClient, namespace: str, rights: Sequence[Right]) -> Finding:
+    """Which of these rights the user lacks in a namespace."""
     try:
         denied = [
             f"{verb} {kind.plural}{'/' + sub if sub else ''}"

@@ -99,7 +99,8 @@ class Plan:
     def __call__(self, view: View) -> LogPlan:
         jobs, pods = (view(selection) for selection in self._selections)
         app = parse_app(self._app_id, jobs, pods)
-        if app is None:
+        if app is None:  # all of it is deleted
+            self._ended = self._replicas
             return LogPlan([*self.begun_s], ended=True)
         states = {r.key: r.state for r in build_snapshot(app, self._reader).replicas}
         now = time.monotonic()

@@ -1,14 +1,15 @@
 """The user's own fields of the pods of a role, in all the ways in which they are written."""
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 
+from torchx.errors import InvalidInput
 from torchx.specs.api import AppDef, Role
-from torchx.specs.overlays import get_overlay
+from torchx.specs.overlays import get_overlay, load_overlay
 
 _KIND = "V1Pod"
-_PARTS = ("spec", "metadata")
-_OF_A_POD = {*_PARTS, "apiVersion", "kind"}
+_OF_A_POD = {"spec", "metadata", "apiVersion", "kind"}
 
 
 def read_overlay(
@@ -29,12 +30,21 @@ def read_overlay(
 
 
 def _read(target: AppDef | Role, namespace: str) -> dict[str, Any]:
-    metadata: dict[str, Any] = target.metadata
-    held = metadata[namespace]
-    if isinstance(held, dict) and held and {*held} <= _OF_A_POD:
-        return held  # written by hand; with several keys it would be taken for kinds
-    overlay = get_overlay(target, namespace, _KIND)
-    if isinstance(held, str) and not overlay:  # a file may be written like that as well
-        parts = {k: get_overlay(target, namespace, k, flat_fallback=False) for k in _PARTS}
-        return {key: part for key, part in parts.items() if part}
+    held = target.metadata[namespace]
+    if isinstance(held, str):
+        held = _load(held)
+    if isinstance(held, dict) and {*held} <= _OF_A_POD:
+        overlay = held  # written like a pod; with several keys it would be taken for kinds
+    else:
+        shown = copy.copy(target)
+        shown.metadata = {namespace: held}
+        overlay = get_overlay(shown, namespace, _KIND)
     return {key: value for key, value in overlay.items() if key not in ("apiVersion", "kind")}
+
+
+def _load(uri: str) -> dict[str, Any]:
+    try:
+        return load_overlay(uri)
+    except (OSError, UnicodeDecodeError) as err:
+        reason = getattr(err, "strerror", None) or str(err)
+        raise InvalidInput(f"overlay file `{uri}` cannot be read: {reason}") from None

@@ -10,6 +10,8 @@ from torchx.errors import MountNotSupported
 from torchx.specs.api import BindMount, DeviceMount, Role, VolumeMount
 from torchx.specs.overlays import JOIN, apply_overlay
 
+from .labels import container_name
+
 PLACEHOLDER_FIELD_PATH = "[FIELD_PATH]"
 """Begins the value of a variable that is a field of the pod."""
 ANNOTATION_ISTIO_SIDECAR = "sidecar.istio.io/inject"
@@ -149,30 +151,34 @@ def build_mounts(role: Role) -> tuple[list[dict[str, Any]], list[dict[str, Any]]
     return volumes, mounts, privileged
 
 
-def lay_over(pod: dict[str, Any], overlay: Mapping[str, Any], alias: str = "") -> None:
+def lay_over(pod: dict[str, Any], overlay: Mapping[str, Any], role: str) -> None:
     """Puts the user's own fields into the pod.
 
     Args:
-        alias: by which overlays may call the role's container as well: it has another name in
-            each replica with some kinds of objects.
+        role: whose name overlays may use for its container, as it is written or as containers are
+            named; with some kinds of objects each replica has another name for it.
     """
     if not overlay:
         return
-    spec = pod["spec"]
-    own = spec["containers"][0]["name"]
-    called = alias in _joined_containers(overlay) and alias != own
-    if called:
-        spec = {**spec, "containers": [{**spec["containers"][0], "name": alias}]}
-    merged = {"metadata": pod["metadata"], "spec": spec}
-    apply_overlay(merged, dict(overlay))
+    own = pod["spec"]["containers"][0]["name"]
+    merged = {"metadata": pod["metadata"], "spec": pod["spec"]}
+    apply_overlay(merged, _addressed(overlay, {role, container_name(role)}, own))
     pod["metadata"], pod["spec"] = merged.get("metadata") or {}, merged.get("spec") or {}
-    for container in pod["spec"].get("containers") or () if called else ():
-        if container.get("name") == alias:
-            container["name"] = own
 
 
-def _joined_containers(overlay: Mapping[str, Any]) -> set[str]:
-    """Names of the containers that an overlay changes one by one."""
-    items = (overlay.get("spec") or {}).get(JOIN("containers", on="name"))
-    found = items if isinstance(items, list) else []
-    return {str(item.get("name")) for item in found if isinstance(item, dict)}
+def _addressed(overlay: Mapping[str, Any], names: set[str], own: str) -> dict[str, Any]:
+    """The overlay with the container of the role called by its own name."""
+    spec = overlay.get("spec")
+    changes = spec.get(_CONTAINERS) if isinstance(spec, Mapping) else None
+    if not isinstance(spec, Mapping) or not isinstance(changes, list):
+        return dict(overlay)
+    renamed = [
+        {**change, "name": own}
+        if isinstance(change, dict) and change.get("name") in names
+        else change
+        for change in changes
+    ]
+    return {**overlay, "spec": {**spec, _CONTAINERS: renamed}}
+
+
+_CONTAINERS = JOIN("containers", on="name")
