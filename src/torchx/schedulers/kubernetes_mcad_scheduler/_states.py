@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from torchx.schedulers._kube.apps.app import App, NotedRole, Object, ended_mark
+from torchx.schedulers._kube.apps.indexed import fails_as_a_whole
 from torchx.schedulers._kube.apps.snapshots import Fate, Reader, condition_words
 from torchx.schedulers.api import AppState
 
@@ -51,6 +52,14 @@ def wrapper_state(wrapper: Object) -> AppState:
 def is_over(wrapper: Object) -> bool:
     """Whether all has ended that it ever starts."""
     return phase_of(wrapper) in ("Failed", "Succeeded", "Completed", "Deleted")
+
+
+def needs_nobody(app: App) -> bool:
+    """Whether the cluster ends all of the app when one replica has failed for good: one Job ends
+    its pods, where pods by themselves end no other ones."""
+    parts = [part for job in app.jobs.values() for part in job["spec"].get("components") or ()]
+    specs = [part["template"]["spec"] for part in parts if part["template"]["kind"] == "Job"]
+    return len(specs) == 1 and fails_as_a_whole(specs[0])
 
 
 def is_going(app: App) -> bool:
