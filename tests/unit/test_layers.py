@@ -6,7 +6,7 @@ Imports inside functions count, those for type checkers alone do not.
 import ast
 import itertools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import NamedTuple
@@ -18,7 +18,18 @@ import torchx
 SRC = Path(torchx.__file__).parent
 
 PURE = ("_options", "_request", "_states", "_parse", "_script")
-IMPURE = {"os", "subprocess", "time", "socket", "tempfile", "docker", "kubernetes", "boto3"}
+IMPURE = {
+    *("os", "subprocess", "time", "socket", "tempfile", "shutil", "pathlib", "glob", "random"),
+    *("urllib.request", "http", "ssl", "select", "threading", "asyncio", "anyio"),
+    *("docker", "kubernetes", "boto3", "botocore", "httpcore"),
+}
+MAY_ACT = {
+    "torchx.schedulers.api": "the interface, with types that requests and snapshots are made of",
+    "torchx.schedulers._core.logs": "it takes lines apart; what acts is `pause`",
+    "torchx.schedulers.ids": "it makes names fit; random ones are asked for by who submits",
+    "torchx.schedulers.local_scheduler._images": "a provider of images is handed in by its type",
+}
+"""Modules that pure ones import although they act, and what for."""
 CORE_MAY_IMPORT = {
     "torchx.errors",
     "torchx.settings",
@@ -169,17 +180,56 @@ def test_a_scheduler_imports_no_other_one_nor_what_uses_schedulers() -> None:
     assert found_by(imports_another_scheduler) == []
 
 
-def imports_the_world(found: Import) -> bool:
-    package, _, file = found.module.rpartition(".")
-    pure = is_scheduler(package) and file in PURE
-    acts = found.target.partition(".")[0] in IMPURE
-    return pure and (acts or found.target == f"{package}._client")
+def is_pure(module: str) -> bool:
+    package, _, file = module.rpartition(".")
+    return is_scheduler(package) and file in PURE
 
 
-def test_what_is_pure_in_a_scheduler_imports_nothing_that_acts() -> None:
-    checked = {m for m in MODULES.files if m.rpartition(".")[2] in PURE and "_scheduler." in m}
-    assert len(checked) >= 6, "the pure files have other names now"
-    assert found_by(imports_the_world) == []
+def acts(found: Import) -> bool:
+    return any(f"{found.target}.".startswith(f"{name}.") for name in IMPURE)
+
+
+def ways_to_the_world(imports: Iterable[Import], start: str) -> list[str]:
+    """The ways, by the modules of schedulers that import each other, from one to what acts."""
+    by_module: dict[str, list[Import]] = {}
+    for found in imports:
+        by_module.setdefault(found.module, []).append(found)
+    ways, todo, seen = [], [(start,)], set()
+    while todo:
+        way = todo.pop()
+        if way[-1] in seen or way[-1] in MAY_ACT:
+            continue
+        seen.add(way[-1])
+        for found in by_module.get(way[-1], ()):
+            if acts(found):
+                ways.append(" -> ".join([*way, found.target]))
+            todo.append((*way, found.target))
+    return ways
+
+
+def of_schedulers(found: Import) -> bool:
+    """Not what stands below schedulers: the ground floor and specs read files and settings."""
+    return found.module.startswith("torchx.schedulers.")
+
+
+def test_what_is_pure_in_a_scheduler_acts_not_even_through_what_it_imports() -> None:
+    pure = [module for module in MODULES.files if is_pure(module)]
+    assert len(pure) >= 20, "the pure files have other names now"
+    imports = [i for i in MODULES.imports if of_schedulers(i)]
+    assert [way for module in pure for way in ways_to_the_world(imports, module)] == []
+
+
+@pytest.mark.parametrize("package", sorted({*filter(is_scheduler, map(unit, MODULES.files))}))
+def test_schedulers_have_one_shape(package: str) -> None:
+    files = {module.rpartition(".")[2] for module in MODULES.files if unit(module) == package}
+    assert files >= {"_options", "_request", "_states", "_client", "_scheduler"}
+
+
+@pytest.mark.parametrize("module", [m for m in MODULES.files if is_pure(m)])
+def test_what_is_pure_opens_nothing(module: str) -> None:
+    tree = ast.parse(MODULES.files[module].read_text(encoding="utf-8"))
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    assert names.isdisjoint({"open", "input", "print", "exec", "eval", "__import__"})
 
 
 @pytest.mark.parametrize(
@@ -266,3 +316,35 @@ def uses_a_private_module(found: Import) -> bool:
 def test_private_modules_are_used_in_their_own_package_only() -> None:
     used = {str(i) for i in MODULES.imports if uses_a_private_module(i)}
     assert used == PRIVATE_ELSEWHERE
+
+
+# -- the rules themselves -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rule", "found"),
+    [
+        (core_imports_too_much, "torchx.schedulers._core.x -> torchx.runner.api"),
+        (core_imports_too_much, "torchx.schedulers._core.x -> torchx.schedulers.api"),
+        (imports_another_scheduler, "torchx.schedulers.a_scheduler._x -> torchx.runner"),
+        (
+            imports_another_scheduler,
+            "torchx.schedulers.a_scheduler._x -> torchx.schedulers.b_scheduler._y",
+        ),
+        (uses_a_private_module, "torchx.cli.main -> torchx.runner._prepare"),
+        (uses_a_private_module, "torchx.runner.api -> torchx.schedulers.b_scheduler._y"),
+        (acts, "torchx.schedulers.a_scheduler._states -> os.path"),
+        (acts, "torchx.schedulers.a_scheduler._request -> urllib.request"),
+    ],
+)
+def test_a_rule_can_be_broken(rule: Callable[[Import], bool], found: str) -> None:
+    module, _, target = found.partition(" -> ")
+    assert rule(Import(module, 1, target))
+
+
+def test_a_way_to_the_world_may_be_long() -> None:
+    ways = [("a._states", "a._parse"), ("a._parse", "a._client"), ("a._client", "subprocess")]
+    imports = [Import(module, 1, target) for module, target in ways]
+    assert ways_to_the_world(imports, "a._states") == [
+        "a._states -> a._parse -> a._client -> subprocess"
+    ]

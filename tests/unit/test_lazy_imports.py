@@ -67,6 +67,7 @@ LISTED = [
     Waits("torchx.cli._handles", "torchx.schedulers.local_*", "a whole handle needs no records"),
     Waits("torchx.cli.*", "torchx.errors", FAILURE),
     Waits("torchx.cli._reader", "torchx.cli._errors", FAILURE),
+    Waits("torchx.cli._errors", "torchx.cli.cmd_base", FAILURE),
     Waits("torchx.*", "torchx._secrets", "values are masked where they are shown"),
     Waits("torchx._startup.foreign_code", "torchx.errors", FAILURE),
     Waits("torchx._startup.plugin_lookup", "torchx._startup.foreign_code", PLUGINS),

@@ -326,7 +326,8 @@ class CmdRun(SubCommand):
                 reader.join()
         if report.as_json:
             tell(_output.out_json, outcome_json(handle, status))
-        report.finished(handle, status, reader is not None)
+        with one_look():
+            report.finished(handle, status, reader is not None)
         if status.state != AppState.SUCCEEDED:
             raise SystemExit(1)
 
