@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+from torchx._startup.lazy_logger import configure_now
+
 Display = Callable[[str], object]
 """Shows a step, which goes away with the next one or by itself."""
 
@@ -17,6 +19,7 @@ def show_on(display: "Display | None") -> None:
 
 def display() -> "Display | None":
     """Returns the display of steps; ``None`` if none is set."""
+    configure_now()  # that is chosen with the handler of records
     return _Chosen.display
 
 

@@ -8,6 +8,8 @@ from torchx.cli._look import Look
 
 _LABEL = 11
 """Width of the names of fields, in columns."""
+_LEAST = 20
+"""Columns of their values, however narrow the terminal is."""
 
 
 def describe_text(app: Mapping[str, Any]) -> str:
@@ -47,7 +49,8 @@ def _fields(role: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
 def _field(look: Look, label: str, values: Sequence[str]) -> list[str]:
     lines = []
     for value in values:
-        first, *rest = value.split("\n")
+        width = max(look.width - _LABEL - 2, _LEAST)
+        first, *rest = [part for line in value.split("\n") for part in look.wrap(line, "  ", width)]
         lines.append(f"  {look.dim(label.ljust(_LABEL))}{first}")
         lines += [" " * (_LABEL + 2) + line for line in rest]
         label = ""

@@ -9,6 +9,8 @@ from torchx.runner import Runner
 from torchx.specs import AppState, parse_app_handle
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from torchx.schedulers.api import AppSnapshot
     from torchx.schedulers.causes import Explanation
 
@@ -66,9 +68,16 @@ def commands(handle: str, found: "Explanation") -> list[str]:
 
 
 def hints(look: Look, handle: str, found: "Explanation") -> list[str]:
-    """Returns lines with suggested actions. Commands are kept on one line, to be pasted."""
+    """Lines with what to do."""
+    return hint_lines(look, commands(handle, found))
+
+
+def hint_lines(look: Look, texts: "Iterable[str]") -> list[str]:
+    """Returns lines with suggested actions. Commands stay on one line, so that they can be
+    pasted.
+    """
     lines: list[str] = []
-    for text in commands(handle, found):
+    for text in texts:
         line = f"  {look.sign('arrow')} {text}"
         lines += [line] if text[:1].islower() else look.wrap(line, "    ")
     return lines

@@ -4,7 +4,7 @@ TYPE_CHECKING = False  # see `torchx/_startup/__init__.py`
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-USAGE = "torchx [-q] [--log_level LEVEL] [--color WHEN] COMMAND [ARGS ...]"
+USAGE = "torchx [-q] [-v] [--log_level LEVEL] [--color WHEN] COMMAND [ARGS ...]"
 
 _COMMANDS = {
     "builtins": "list the built-in components",
@@ -42,6 +42,7 @@ options:
   -h, --help         show this help and exit
   -V, --version      print the version and exit
   -q, --quiet        print only results, warnings and errors
+  -v                 say all, with times, as --log_level DEBUG
   --log_level LEVEL  records to show: DEBUG, INFO, WARNING, ERROR, CRITICAL or
                      a number (default: $LOGLEVEL or INFO)
   --color WHEN       auto (on terminals), always or never; NO_COLOR and
@@ -59,7 +60,9 @@ examples:
 def render(names: "Iterable[str]") -> str:
     """Returns the help for these commands; those not built in are marked as plugins'."""
     lines = [f"  {name:<17}  {purpose(name)}\n" for name in names]
-    return _BEFORE + "".join(lines) + _AFTER
+    from torchx.util._terminal import fitted_help
+
+    return fitted_help(_BEFORE + "".join(lines) + _AFTER)
 
 
 def purpose(name: str) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from torchx.cli import _output
 from torchx.specs import AppState
+from torchx.util._terminal import words_of
 
 if TYPE_CHECKING:
     from typing import TextIO
@@ -104,31 +105,26 @@ class Look:
         """Cuts the text to that many columns; a sign marks the cut."""
         return text if len(text) <= width else text[: max(width - 1, 0)] + self.sign("cut")
 
-    def wrap(self, text: str, indent: str = "") -> list[str]:
+    def wrap(self, text: str, indent: str = "", width: int | None = None) -> list[str]:
         """Wraps the text between words; indents lines after the first.
 
         Text in backticks is kept on one line if it fits, so that it can be pasted.
+
+        Args:
+            width: available columns; ``None`` for those of the terminal.
         """
+        width = self.width if width is None else width
+        if printed_width(text) <= width:
+            return [text]
         lines: list[str] = []
         current = text[: len(text) - len(text.lstrip())]
-        for word in self._words(text, len(indent)):
-            if current.strip() and printed_width(current) + 1 + printed_width(word) > self.width:
+        for word in words_of(text, width - len(indent), printed_width):
+            if current.strip() and printed_width(current) + 1 + printed_width(word) > width:
                 lines.append(current)
                 current = indent + word
             else:
                 current = f"{current} {word}" if current.strip() else current + word
         return [*lines, current]
-
-    def _words(self, text: str, indent: int) -> list[str]:
-        if "`" not in text:
-            return text.split()
-        import re
-
-        words: list[str] = []
-        for word in re.findall(r"(?:[^\s`]*`[^`\n]+`[^\s`]*)+|\S+", text):
-            fits = printed_width(word) + indent <= self.width
-            words += [word] if fits else word.split()
-        return words
 
 
 def printed_width(text: str) -> int:

@@ -45,6 +45,7 @@ class _Settings:
     logging_is_ours = False
     level = 20
     clear: "Callable[[], object] | None" = None
+    beside = 0
 
 
 _settings = _Settings()
@@ -79,8 +80,10 @@ def colored(stream: "TextIO") -> bool:
         return False
     if os.environ.get("FORCE_COLOR", "0") not in ("", "0"):
         return True
-    if os.environ.get("TERM") == "dumb":
-        return False
+    return os.environ.get("TERM") != "dumb" and _is_terminal(stream)
+
+
+def _is_terminal(stream: "TextIO") -> bool:
     try:
         return stream.isatty()
     except (AttributeError, ValueError):  # a substitute, or closed
@@ -159,6 +162,7 @@ def say(text: str) -> None:
     if sys.stderr is None:
         return
     make_room()
+    note_line()
     try:
         sys.stderr.write(f"{text}\n")
         sys.stderr.flush()
@@ -188,6 +192,16 @@ def _nowhere(_step: str) -> None:
 def before_writing(clear: "Callable[[], object]") -> None:
     """Registers a call that clears the progress line before permanent lines are written."""
     _settings.clear = clear
+
+
+def note_line() -> None:
+    """Takes note that something stands on the terminal now beside what stdout got."""
+    _settings.beside += 1
+
+
+def lines_beside() -> int:
+    """How often something was written to the terminal beside what stdout got."""
+    return _settings.beside
 
 
 def make_room() -> None:
@@ -221,7 +235,7 @@ def out(text: str, end: str = "\n") -> None:
 def stdout() -> "TextIO":
     """Returns the stream for results; discards them if stdout was closed from the start."""
     if sys.stdout is None:
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  it stays open
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - it stays open
     return sys.stdout
 
 
@@ -255,8 +269,15 @@ def out_json(value: object) -> None:
 
 
 def out_table(headers: "Sequence[str]", rows: "Iterable[Sequence[str]]") -> None:
-    """Writes left-aligned columns under dashed headers, two spaces apart."""
-    out(table_text(headers, rows))
+    """Writes left-aligned columns, under dashed headers or within the width of a terminal."""
+    if sys.stdout is None or not _is_terminal(sys.stdout):
+        out(table_text(headers, rows))
+        return
+    from torchx.cli._look import Look
+    from torchx.cli._table import fitted
+
+    lines = fitted(Look(sys.stdout), headers, [*rows], flexible=range(len(headers) - 1, 0, -1))
+    out("\n".join(lines))
 
 
 def table_text(headers: "Sequence[str]", rows: "Iterable[Sequence[str]]") -> str:

@@ -2,12 +2,13 @@
 
 import argparse
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from torchx._words import did_you_mean
 from torchx.cli import _output, argparse_util
-from torchx.util._terminal import help_width
+from torchx.util._terminal import fitted_help, fitted_to, help_lines, help_width
 from torchx.version import __version__
 
 if TYPE_CHECKING:
@@ -48,6 +49,9 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
     ) -> None:
         super().__init__(prog, indent_increment, max_help_position, width or help_width())
 
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return help_lines(text, width)
+
 
 class Parser(argparse.ArgumentParser):
     """Adds suggestions to usage errors, and writes them as JSON if requested."""
@@ -63,7 +67,11 @@ class Parser(argparse.ArgumentParser):
         from torchx._secrets import mask_message
 
         message = mask_message(message)
-        self.exit(2, f"{self.format_usage()}{self.prog}: error: {message}\n")
+        text = f"{self.format_usage()}{self.prog}: error: {message}\n"
+        self.exit(2, fitted_to(sys.stderr, text))
+
+    def format_help(self) -> str:
+        return fitted_help(super().format_help())
 
     def _suggestion(self, message: str) -> str:
         """Returns a suggestion for the unknown word in argparse's message."""
@@ -108,6 +116,8 @@ class CommandParser(Parser):
         cmd.add_arguments(self)
         if "-q" not in self._option_string_actions:
             add_quiet(self)
+        if "-v" not in self._option_string_actions and self.cmd_name != "run":
+            add_verbose(self)
         argparse_util.apply_config_defaults(self, self.cmd_name)
         self.set_defaults(func=cmd.run, cmd_parser=self)
 
@@ -148,6 +158,18 @@ def add_quiet(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_verbose(parser: argparse.ArgumentParser) -> None:
+    """Adds ``-v``; behind ``run`` it is an option of a component."""
+    parser.add_argument(
+        "-v",
+        dest="log_level",
+        action="store_const",
+        const="DEBUG",
+        default=argparse.SUPPRESS,  # the level given before the command
+        help="say all, with times, as `--log_level DEBUG`",
+    )
+
+
 def create_root(subcmds: "Mapping[str, SubCommand]") -> argparse.ArgumentParser:
     """Creates the root parser with one sub-parser per command, in the order of the mapping."""
     parser = RootParser(subcmds)
@@ -155,6 +177,7 @@ def create_root(subcmds: "Mapping[str, SubCommand]") -> argparse.ArgumentParser:
     add("--log_level", metavar="LEVEL", default=_default_log_level())
     add("--color", choices=_output.COLOR_MODES, default=_DEFAULT_COLOR)
     add_quiet(parser)
+    add_verbose(parser)
     add("-V", "--version", action="version", version=f"torchx-{__version__}")
     subparsers = parser.add_subparsers(
         metavar="COMMAND", parser_class=CommandParser, prog=parser.prog

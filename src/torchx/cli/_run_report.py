@@ -18,6 +18,9 @@ from torchx.specs import AppState, AppStatus, parse_app_handle
 if TYPE_CHECKING:
     from torchx.schedulers.causes import Explanation
 
+_LEAST = 20
+"""Columns of the last lines of a replica, however narrow the terminal is."""
+
 
 def tell(write: Callable[[Any], None], result: object) -> None:
     """Writes a result to stdout. The job goes on if the reader has gone."""
@@ -39,13 +42,35 @@ def outcome_json(handle: str, status: AppStatus | None) -> dict[str, object]:
     }
 
 
+def name_of(handle: str) -> str:
+    """The job as it is called once its handle was shown: that again where records are kept."""
+    return app_name(handle) if _output.is_calm() else handle
+
+
 def advice(handle: str) -> str:
     """Returns the commands for a job that goes on."""
-    name = app_name(handle) if _output.is_calm() else handle
+    name = name_of(handle)
     return (
         f"check it with `torchx status {name}`, follow it with `torchx log -f {name}`,"
         f" end it with `torchx cancel {name}`"
     )
+
+
+def interruption(signal: str, handle: str | None, launching: bool, attached: bool) -> str:
+    """What has become of the job of a run that a signal ended.
+
+    Args:
+        attached: the job ends with the command.
+    """
+    if not launching:
+        return f"interrupted by {signal} before the job was launched"
+    if attached:
+        job = name_of(handle) if handle else "(being launched)"
+        return f"job `{job}` was cancelled ({signal})"
+    if handle is None:
+        return f"interrupted by {signal} while the job was being launched, see `torchx list`"
+    ended = f"({signal} ended only this command)"
+    return f"job `{name_of(handle)}` keeps running {ended}; {advice(handle)}"
 
 
 class RunReport:
@@ -155,7 +180,9 @@ def _failure_lines(
     for replica in failed[:1]:
         if not streamed or replicas > 1:
             prefix = f"  {replica.role}/{replica.replica} {look.sign('bar')} "
-            lines += [look.dim(prefix) + line for line in _last_lines(found, replica)]
+            room = max(look.width - len(prefix), _LEAST)
+            parts = [p for line in _last_lines(found, replica) for p in look.wrap(line, "  ", room)]
+            lines += [look.dim(prefix) + part for part in parts]
         if replica.log_path:
             lines.append(f"  {look.dim(replica.log_path)}")
     if len(failed) > 1:

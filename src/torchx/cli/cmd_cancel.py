@@ -64,12 +64,16 @@ class CmdCancel(SubCommand):
         if args.wait:
             runner.wait(handle, wait_interval=1)
         after, _ = state_of(runner, handle)
+        app_id = parse_app_handle(handle).app_id
+        shown: dict[str, object] = {"calm_text": f"{app_id} is being cancelled"}
         if before is not None and is_terminal(before):
-            _output.log().info("app `%s` had ended before: %s", handle, before)
+            shown = {"app_state": before, "app_text": f"{app_id} had ended before: {before}"}
+            _output.log().info("app `%s` had ended before: %s", handle, before, extra=shown)
         elif after is not None and is_terminal(after):
-            _output.log().info("app `%s` is %s", handle, after)
+            shown = {"app_state": after, "app_text": f"{app_id} {after}"}
+            _output.log().info("app `%s` is %s", handle, after, extra=shown)
         else:
-            _output.log().info("app `%s` is being cancelled", handle)
+            _output.log().info("app `%s` is being cancelled", handle, extra=shown)
         if args.json:
             _output.out_json(outcome_json(handle, after))
 
@@ -120,7 +124,7 @@ def state_of(runner: Runner, handle: str) -> tuple[AppState | None, bool]:
     """Returns the app's state, ``None`` if unavailable, and whether the scheduler lacks the app."""
     try:
         status = runner.status(handle)
-    except Exception as err:  # noqa: BLE001  the report is extra, the command itself reports errors
+    except Exception as err:  # noqa: BLE001 - the report is extra, the command itself reports errors
         _output.log().debug("no status of `%s`: %s", handle, err)
         return None, False
     return (None, True) if status is None else (status.state, False)

@@ -4,7 +4,7 @@ import argparse
 
 from torchx._startup.lazy_logger import get_logger
 from torchx.cli import _arguments, _output, _selection
-from torchx.cli.cmd_base import SubCommand, exit_missing_app, get_runner
+from torchx.cli.cmd_base import SubCommand, exit_missing_app, get_runner, parse_app_handle
 from torchx.cli.cmd_cancel import outcome_json, report_rest, state_of
 from torchx.runner import Runner
 
@@ -54,7 +54,8 @@ class CmdDelete(SubCommand):
             exit_missing_app(handle)
         after, _ = state_of(runner, handle)
         if after is None:
-            _output.log().info("app `%s` is deleted", handle)
+            shown = {"calm_text": f"{parse_app_handle(handle).app_id} is deleted"}
+            _output.log().info("app `%s` is deleted", handle, extra=shown)
         else:
             _output.log().info("app `%s` is being deleted, it is %s", handle, after)
         if args.json:

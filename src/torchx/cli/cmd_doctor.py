@@ -141,7 +141,7 @@ class _Task:
             self._results.put(neutral(f"not set up: {err}"))
         except TorchXError as err:
             self._results.put(broken(str(err).partition("\n")[0], ""))
-        except Exception as err:  # noqa: BLE001  a plugin may fail in any way, the others go on
+        except Exception as err:  # noqa: BLE001 - a plugin may fail in any way, the others go on
             self._results.put(broken(f"the check failed: {type(err).__name__}: {err}", ""))
 
     def result(self, deadline: float) -> "_Result":
@@ -213,18 +213,30 @@ def _text(rows: list[Row], options: list[str]) -> str:
             head = f"  {finding.verdict.value.ljust(7)} {check.ljust(width)}  "
         lines += _hanging(look, head, text, width + 6)
         if finding.fix and finding.verdict is not Verdict.OK:
-            lines.append(f"{' ' * (width + 6)}{look.sign('arrow')} {finding.fix}")
+            indent = 4 if _is_narrow(look, width + 6) else width + 6
+            lines += _fix(look, finding.fix, indent)
     if options:
         lines += ["", look.dim("# for .torchxconfig"), *options]
     return "\n".join(lines)
 
 
+def _fix(look: Look, fix: str, indent: int) -> list[str]:
+    """What to do. Commands, which begin small, are in one piece, to be pasted."""
+    head = f"{' ' * indent}{look.sign('arrow')} "
+    return [head + fix] if fix[:1].islower() else _hanging(look, head, fix, indent + 2)
+
+
 def _hanging(look: Look, head: str, text: str, indent: int) -> list[str]:
     """Wraps the text after the head, with a hanging indent."""
-    if look.width < 2 * indent:
+    if _is_narrow(look, indent):
         return [head.rstrip(), *look.wrap(f"    {text}", "    ")]
     first, *rest = look.wrap(f"{' ' * indent}{text}", " " * indent)
     return [head + first.lstrip(), *rest]
+
+
+def _is_narrow(look: Look, indent: int) -> bool:
+    """Whether a column that begins there has no room."""
+    return look.width < 2 * indent
 
 
 def _option_lines(rows: list[Row]) -> list[str]:

@@ -26,6 +26,10 @@ examples:
   torchx why --json HANDLE"""
 
 
+_LEAST = 20
+"""Columns of the evidence, however narrow the terminal is."""
+
+
 class CmdWhy(AppHandleSubCommand):
     """Prints the cause, its evidence, and what to do."""
 
@@ -61,5 +65,7 @@ def _text(handle: str, found: "Explanation") -> str:
         for line in evidence.text.splitlines() or [""]:
             source = evidence.source if evidence.source != last or not look.terminal else ""
             last = evidence.source
-            lines.append(f"  {look.dim(source.ljust(width))}  {line}")
+            for part in look.wrap(line, "  ", max(look.width - width - 4, _LEAST)):
+                lines.append(f"  {look.dim(source.ljust(width))}  {part}")
+                source = source if not look.terminal else ""
     return "\n".join([*lines, *hints(look, handle, found)])

@@ -29,12 +29,8 @@ class ExplainingVerbs(Session):
         Args:
             free: return ``None`` if the answer needs more than the current snapshot.
         """
-        scheduler, app_id, backend = self._find(app_handle)
-        if free and not has_look(scheduler):
-            return None
-        with recorded_call("explain", backend, app_id):
-            found: Explanation | None = method_of(scheduler, "explain", backend)(app_id)
-            return found
+        found: Explanation | None = self._told("explain", app_handle, free)
+        return found
 
     def why(self, app_handle: AppHandle) -> "Explanation | None":
         """Like ``explain``: returns the cause and its evidence, which ``torchx why`` prints."""
@@ -46,12 +42,16 @@ class ExplainingVerbs(Session):
         Args:
             free: return ``None`` if that needs more than the current snapshot.
         """
+        found: AppSnapshot | None = self._told("overview", app_handle, free)
+        return found
+
+    def _told(self, method: str, app_handle: AppHandle, free: bool) -> Any:
+        """What a method of the scheduler says of an app, unless that is not free."""
         scheduler, app_id, backend = self._find(app_handle)
         if free and not has_look(scheduler):
             return None
-        with recorded_call("overview", backend, app_id):
-            found: AppSnapshot | None = method_of(scheduler, "overview", backend)(app_id)
-            return found
+        with recorded_call(method, backend, app_id):
+            return method_of(scheduler, method, backend)(app_id)
 
     def checkups(
         self, scheduler: str, cfg: "Mapping[str, CfgVal] | None" = None

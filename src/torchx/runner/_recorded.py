@@ -1,31 +1,20 @@
 """The runner's methods about recorded launches."""
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from torchx._startup.dataclass import light_dataclass
 from torchx.runner._session import Session
 from torchx.schedulers.api import Scheduler
-from torchx.specs.api import AppDef, AppHandle, CfgVal
+from torchx.specs.api import AppHandle
 
 if TYPE_CHECKING:
+    from torchx.runner._requests import RecordedRequest
     from torchx.specs.api import AppDryRunInfo
-
-
-@light_dataclass(frozen=True)
-class RecordedRequest:
-    """The record of a launch: enough to launch it again."""
-
-    scheduler: str
-    app: AppDef
-    """The app with its built images; workspaces are not built again."""
-    cfg: Mapping[str, CfgVal]
 
 
 class RecordVerbs(Session):
     """Reads records of launches."""
 
-    def recorded(self, app_handle: AppHandle) -> RecordedRequest:
+    def recorded(self, app_handle: AppHandle) -> "RecordedRequest":
         """Returns the request of an app that this user launched on this machine.
 
         Raises:

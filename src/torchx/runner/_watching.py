@@ -69,7 +69,8 @@ class Changes:
         self._status: AppStatus | None = None
         self._now = ""
         """The state, and the reason why the app waits or is ending."""
-        self._reported = ""
+        self._reported = ("", "")
+        """That, and the cause, as they were last told."""
         self._cause = ""
         self._waited = False
 
@@ -77,8 +78,8 @@ class Changes:
         """Stores a state, and why the app waits; call it within ``one_look``, for one snapshot."""
         self._status = status
         self._now = _state_text(status)
-        if self._now != self._reported and status.state is AppState.PENDING:
-            self._cause = self._find_cause()
+        waits = status.state is AppState.PENDING
+        self._cause = self._find_cause() if waits else ""
 
     def _find_cause(self) -> str:
         """Returns the cause of a wait in one line; empty if nothing is known beyond the message."""
@@ -90,12 +91,12 @@ class Changes:
     def report(self) -> bool:
         """Logs changes since the last report; returns True if there are any."""
         status = self._status
-        if status is None or self._now == self._reported:
+        if status is None or (self._now, self._cause) == self._reported:
             return False
-        self._reported = self._now
+        self._reported = (self._now, self._cause)
         waits = status.state is AppState.PENDING
         text = self._now
-        if waits and self._cause:
+        if self._cause:
             words = text.partition(": ")[2]
             text = f"{status.state.name}: {self._cause}" + (f" ({words})" if words else "")
         # for handlers that show records in another form

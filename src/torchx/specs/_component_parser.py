@@ -1,11 +1,12 @@
 """The command line of a component."""
 
 import argparse
+import sys
 from collections.abc import Callable
 from typing import Any
 
 from torchx._words import closest
-from torchx.util._terminal import help_width
+from torchx.util._terminal import fitted_help, fitted_to, help_lines, help_width
 
 
 class TorchXArgumentHelpFormatter(
@@ -21,6 +22,9 @@ class TorchXArgumentHelpFormatter(
         width: int | None = None,
     ) -> None:
         super().__init__(prog, indent_increment, max_help_position, width or help_width())
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return help_lines(text, width)
 
     def _get_help_string(self, action: argparse.Action) -> str:
         text = action.help or ""
@@ -44,7 +48,7 @@ class ComponentParser(argparse.ArgumentParser):
         for action in self._actions:
             if action.dest in arg_help:
                 action.help = arg_help[action.dest].replace("%", "%%")
-        return super().format_help()
+        return fitted_help(super().format_help())
 
     def error(self, message: str) -> Any:
         prefix = "unrecognized arguments: "
@@ -52,7 +56,8 @@ class ComponentParser(argparse.ArgumentParser):
             message += self._suggestions(message.removeprefix(prefix).split())
         from torchx._secrets import mask_message
 
-        super().error(mask_message(message))
+        text = f"{self.format_usage()}{self.prog}: error: {mask_message(message)}\n"
+        self.exit(2, fitted_to(sys.stderr, text))
 
     def _suggestions(self, unknown: list[str]) -> str:
         options = [o for action in self._actions for o in action.option_strings]

@@ -232,11 +232,13 @@ def _custom(name: str, validators: "list[ComponentFunctionValidator] | None") ->
 
 def _dotted(name: str, validators: "list[ComponentFunctionValidator] | None") -> _Component:
     module, dot, fn_name = name.rpartition(".")
-    if dot and all(part.isidentifier() for part in name.split(".")) and module_exists(module):
+    words = name.split(".")  # a file `a.py` here may be found as a module `a` as well
+    is_file = os.path.isfile(name)
+    if dot and not is_file and all(word.isidentifier() for word in words) and module_exists(module):
         component = CustomComponentsFinder(module, fn_name).find(validators)[0]
         component.name = name
         return component
-    if name.endswith(".py") or "/" in name or os.path.isfile(name):
+    if name.endswith(".py") or "/" in name or is_file:
         from torchx._component_names import how_to_run
 
         raise ComponentNotFoundException(how_to_run(name))

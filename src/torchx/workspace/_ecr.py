@@ -35,7 +35,7 @@ def request_login(host: str, region: str) -> tuple[str, str]:
         NotInstalled: without boto3.
         TorchXError: if AWS refuses, with its message.
     """
-    from torchx.schedulers._aws.session import AwsService
+    from torchx._aws.session import AwsService
 
     logger.debug("requesting a log-in to `%s` from AWS", host)
     try:

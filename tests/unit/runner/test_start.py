@@ -50,3 +50,16 @@ def test_a_dry_run_reads_no_config_file_that_is_not_there() -> None:
         slow.add("inspect")
     assert "torchx.schedulers.local_scheduler" in loaded
     assert loaded.isdisjoint(slow)
+
+
+def test_a_verb_works_while_another_thread_imports_logging() -> None:
+    script = (
+        "import sys, types\n"
+        "from torchx.runner import get_runner\n"
+        "with get_runner() as runner:\n"
+        "    sys.modules['logging'] = types.ModuleType('logging')  # as it is at first\n"
+        "    print(runner.status('local_cwd://torchx/gone-1'))\n"
+    )
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("None\n", "")

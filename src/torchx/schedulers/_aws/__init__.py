@@ -1,3 +1,1 @@
-"""The base of schedulers on AWS: sessions and calls, errors, logs of CloudWatch. boto3 is needed on
-the first call, not before.
-"""
+"""What schedulers on AWS share: the logs of CloudWatch, and checks of the installation."""

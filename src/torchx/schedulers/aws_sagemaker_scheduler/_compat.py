@@ -34,7 +34,7 @@ class PublishedMethods:
 
     def _local_session(self) -> Any:
         """Returns this thread's boto3 session."""
-        from torchx.schedulers._aws.session import local_session
+        from torchx._aws.session import local_session
 
         return local_session()
 

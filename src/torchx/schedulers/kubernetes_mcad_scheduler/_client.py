@@ -24,6 +24,7 @@ from torchx.schedulers._kube.client import MARK, KubeClient
 from torchx.schedulers._kube.errors import (
     AlreadyExists,
     ApiError,
+    ConfigError,
     MissingKind,
     NotFound,
     NotSent,
@@ -78,8 +79,8 @@ def submit(kube: KubeClient, job: KubernetesMCADJob) -> None:
         except AlreadyExists as err:
             msg = f"{err}; there is an app `{job.app_id}` already, submit again for another name"
             raise _NameTaken(msg) from None
-        except (ApiError, NotSent, Untrusted):
-            raise  # it was not created
+        except (ApiError, ConfigError, NotSent, Untrusted):
+            raise  # it was not made
         except BaseException:
             with suppress(TorchXError):
                 kube.withdraw(KINDS[version], namespace, name)
