@@ -195,12 +195,12 @@ def before_writing(clear: "Callable[[], object]") -> None:
 
 
 def note_line() -> None:
-    """Takes note that something stands on the terminal now beside what stdout got."""
+    """Records that the terminal now shows something besides the output of stdout."""
     _settings.beside += 1
 
 
 def lines_beside() -> int:
-    """How often something was written to the terminal beside what stdout got."""
+    """Returns how often something besides the output of stdout was written to the terminal."""
     return _settings.beside
 
 

@@ -1,6 +1,6 @@
-"""Ends commands that follow something once nobody reads what they write.
+"""Ends commands that follow a job when the reader of their output has gone.
 
-That the reader of a pipe has gone is noticed by the next write, which may be hours away.
+Otherwise only the next write to the pipe would notice it, which may be hours later.
 """
 
 import sys
@@ -12,13 +12,15 @@ if TYPE_CHECKING:
     import threading
 
 _AGAIN_S = 1.0
-"""After which the main thread is told once more, where something has swallowed the exception."""
+"""Seconds until the signal is repeated, in case other code swallowed the exception."""
 
 
 @contextmanager
 def while_read() -> Iterator[None]:
-    """Raises ``ReaderGone`` within when the reader of stdout goes; elsewhere than on a pipe, and in
-    other threads than the main one, it does nothing."""
+    """Raises ``ReaderGone`` in the block when the reader of stdout goes.
+
+    Does nothing if stdout is not a pipe, or outside the main thread.
+    """
     import signal
     import threading
 
@@ -39,7 +41,7 @@ def while_read() -> Iterator[None]:
 
 
 def _pipe() -> int | None:
-    """The file descriptor of stdout, if it is a pipe."""
+    """Returns the file descriptor of stdout; ``None`` if that is not a pipe."""
     import os
     import stat
 
@@ -56,7 +58,7 @@ def _watch(number: int, main: int, done: "threading.Event") -> None:
     import signal
 
     poll = select.poll()
-    poll.register(number, 0)  # errors are told without being asked for: nobody reads
+    poll.register(number, 0)  # errors are always reported: the reader has gone
     while not done.is_set():
         if poll.poll(_AGAIN_S * 1000):
             if done.is_set():

@@ -57,7 +57,7 @@ def advice(handle: str) -> str:
 
 
 def interruption(signal: str, handle: str | None, launching: bool, attached: bool) -> str:
-    """What has become of the job of a run that a signal ended.
+    """Returns the message for a run that a signal ended: the fate of its job.
 
     Args:
         attached: the job ends with the command.

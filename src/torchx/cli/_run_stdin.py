@@ -50,7 +50,7 @@ def refuse_flags(
 
 
 def run_args(runner: Runner, data: dict[str, Any]) -> TorchXRunArgs:
-    """What is to be run, checked against the options of the scheduler and the component."""
+    """Returns the run, checked against the options of the scheduler and the component."""
     found = torchx_run_args_from_json(data)
     opts = runner.scheduler_run_opts(found.scheduler)
     found.scheduler_cfg = {

@@ -221,7 +221,7 @@ def _text(rows: list[Row], options: list[str]) -> str:
 
 
 def _fix(look: Look, fix: str, indent: int) -> list[str]:
-    """What to do. Commands, which begin small, are in one piece, to be pasted."""
+    """Returns lines with the fix. Commands, in lower case, stay on one line, to be pasted."""
     head = f"{' ' * indent}{look.sign('arrow')} "
     return [head + fix] if fix[:1].islower() else _hanging(look, head, fix, indent + 2)
 
@@ -235,7 +235,7 @@ def _hanging(look: Look, head: str, text: str, indent: int) -> list[str]:
 
 
 def _is_narrow(look: Look, indent: int) -> bool:
-    """Whether a column that begins there has no room."""
+    """Returns True if a column after that indent is too narrow for text."""
     return look.width < 2 * indent
 
 

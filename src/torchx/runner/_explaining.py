@@ -29,7 +29,7 @@ class ExplainingVerbs(Session):
         Args:
             free: return ``None`` if the answer needs more than the current snapshot.
         """
-        found: Explanation | None = self._told("explain", app_handle, free)
+        found: Explanation | None = self._read("explain", app_handle, free)
         return found
 
     def why(self, app_handle: AppHandle) -> "Explanation | None":
@@ -42,11 +42,11 @@ class ExplainingVerbs(Session):
         Args:
             free: return ``None`` if that needs more than the current snapshot.
         """
-        found: AppSnapshot | None = self._told("overview", app_handle, free)
+        found: AppSnapshot | None = self._read("overview", app_handle, free)
         return found
 
-    def _told(self, method: str, app_handle: AppHandle, free: bool) -> Any:
-        """What a method of the scheduler says of an app, unless that is not free."""
+    def _read(self, method: str, app_handle: AppHandle, free: bool) -> Any:
+        """Calls a method of the scheduler; None for ``free`` if that needs a request."""
         scheduler, app_id, backend = self._find(app_handle)
         if free and not has_look(scheduler):
             return None

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 __all__ = ["container_checkups"]
 
 _ANSWER_S = 6.0
-"""For each of the few answers of a registry: all of it ends within ten seconds."""
+"""Timeout for each of the few responses of a registry: a check takes ten seconds at most."""
 
 IsHere = Callable[[str], bool]
-"""Whether a daemon has an image."""
+"""Returns True if a daemon has the image."""
 
 
 def container_checkups(configured: Configured, is_here: IsHere | None = None) -> list[Checkup]:

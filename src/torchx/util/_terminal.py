@@ -83,7 +83,7 @@ def fitted(text: str, width: int) -> str:
 
 
 def _margin(line: str) -> int | None:
-    """Where the text begins that may be broken; ``None`` for a command."""
+    """Returns the column where text that may be wrapped begins; ``None`` for a command."""
     body = line.lstrip(" ")
     indent = len(line) - len(body)
     head, gap, rest = body.partition("  ")
@@ -93,7 +93,7 @@ def _margin(line: str) -> int | None:
 
 
 def _goes_on(line: str, at: int) -> bool:
-    """Whether a line belongs to the one above it, whose text begins there."""
+    """Returns True if a line continues the one above it, whose text begins in that column."""
     return bool(line.strip()) and len(line) - len(line.lstrip(" ")) == at
 
 

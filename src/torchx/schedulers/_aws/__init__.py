@@ -1,1 +1,1 @@
-"""What schedulers on AWS share: the logs of CloudWatch, and checks of the installation."""
+"""The base of schedulers on AWS: logs of CloudWatch, and checks of the installation."""

@@ -17,17 +17,17 @@ ServiceOf = Callable[[str | None, str | None], AwsService]
 _SIGNED = Limit(300, "AWS refuses what was signed more than 5 min before or after its own time")
 """https://docs.aws.amazon.com/IAM/latest/UserGuide/create-signed-request.html"""
 _IDENTITY = "get_caller_identity"
-"""What everybody may ask for, whatever the policy says."""
+"""Permissions that every identity has, regardless of policies."""
 
 
 def checkups_of(name: str, service: AwsService, ask: Callable[[], Finding]) -> list[Checkup]:
-    """Checks of the account and the clock, and one that a question to AWS answers.
+    """Returns checks of the account, of the clock and of one permission.
 
-    One alone without boto3, credentials or region: AWS is not set up then.
+    Without boto3, credentials or region, AWS is not set up: returns only one check.
 
     Args:
-        service: whose region and profile are used.
-        ask: its answer tells of the policy: errors are findings.
+        service: provides the region and profile.
+        ask: sends a request that shows if the policy allows it: errors are findings.
     """
     if importlib.util.find_spec("boto3") is None:
         missing = neutral("not set up: the package `boto3` is missing", "pip install 'torchx[aws]'")

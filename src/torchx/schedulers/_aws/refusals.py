@@ -1,4 +1,4 @@
-"""What AWS's refusals mean, whichever of its services refuses."""
+"""Rules for refusals of AWS, which all its services share."""
 
 from torchx.schedulers._core.causes import Cause, Rule
 
@@ -18,4 +18,4 @@ NOT_ALLOWED = Rule(
     ("aws sts get-caller-identity", "Ask for the right that the message names"),
 )
 REFUSED = Rule(Cause.UNKNOWN, r" was refused: ", "AWS refuses the job")
-"""The last one: it tells nothing but that."""
+"""The fallback, for refusals without a more specific rule."""

@@ -222,7 +222,7 @@ def _by_words(snapshot: AppSnapshot, failed: ReplicaSnapshot, words: Sequence[Ru
 
 
 def _is_of_another(message: str, failed: ReplicaSnapshot) -> bool:
-    """Whether the words begin with the name of another replica."""
+    """Returns True if the message begins with the name of another replica."""
     import re
 
     found = re.match(r"([\w.-]+/\d+): ", message)
@@ -231,13 +231,13 @@ def _is_of_another(message: str, failed: ReplicaSnapshot) -> bool:
 
 _HARMLESS = (
     r"(?i)\b(warn(ing)?|info|debug|retry(ing)?|retried|ignor(ed|ing)|recover(ed|ing)"
-    r"|skipp(ed|ing)|handled|fall(ing)? back)\b"
+    r"|skip(ped|ping)|handled|fall(ing)? back)\b"
 )
-"""In a line that tells of no failure, or of one that was survived."""
+"""Matches lines that report no failure, or a failure that the program handled."""
 
 
 def _telling(trace: Trace) -> list[str]:
-    """What its output rules are searched in: the exception if it is the failure itself."""
+    """Returns the texts for output rules: only the exception if that is the failure itself."""
     import re
 
     if trace.exception and not is_consequence(trace.exception):

@@ -8,7 +8,7 @@ from torchx._startup.dataclass import light_dataclass
 from .checkups import Finding, broken, neutral, ok, warning
 
 LEEWAY_S = 60.0
-"""By which tokens may be early or late where their readers say nothing else: `DefaultLeeway` of
+"""Tolerance for the times of tokens, unless a service sets another one: `DefaultLeeway` of
 https://pkg.go.dev/github.com/go-jose/go-jose/v4/jwt, `Leeway` of the registry's tokens in
 https://github.com/distribution/distribution."""
 _FIX = "Set this machine's clock: timedatectl set-ntp true"

@@ -1,4 +1,4 @@
-"""Waits for what nobody tells of, by looking for it."""
+"""Waits by polling, for changes without notifications."""
 
 import time
 from collections.abc import Callable
@@ -8,7 +8,7 @@ _LONGEST_PAUSE_S = 0.5
 
 
 def wait_until(changed: Callable[[], bool], timeout_s: float) -> None:
-    """Returns when something has changed, at the latest after the time; looks ever more seldom."""
+    """Returns after a change, or after the timeout; polls at growing intervals."""
     pause_s = _FIRST_PAUSE_S
     deadline = time.monotonic() + timeout_s
     while (left_s := deadline - time.monotonic()) > 0:

@@ -55,8 +55,10 @@ def is_over(wrapper: Object) -> bool:
 
 
 def needs_nobody(app: App) -> bool:
-    """Whether the cluster ends all of the app when one replica has failed for good: one Job ends
-    its pods, where pods by themselves end no other ones."""
+    """Returns True if the cluster ends the whole app when one replica has failed for good.
+
+    A Job ends its pods; bare pods do not end others.
+    """
     parts = [part for job in app.jobs.values() for part in job["spec"].get("components") or ()]
     specs = [part["template"]["spec"] for part in parts if part["template"]["kind"] == "Job"]
     return len(specs) == 1 and fails_as_a_whole(specs[0])
@@ -99,7 +101,7 @@ def failure_of(wrapper: Object) -> str:
 
 
 def why_not(wrapper: Object) -> str:
-    """What its conditions last say, such as why it is not dispatched; empty for nothing."""
+    """Returns the last reason in its conditions, such as for waiting; empty if none."""
     status = wrapper.get("status") or {}
     conditions: list[Mapping[str, Any]] = [*(status.get("conditions") or ())]
     told = [c for c in conditions if _is_told(c, c is conditions[-1])]
@@ -107,7 +109,7 @@ def why_not(wrapper: Object) -> str:
 
 
 def _is_told(item: Mapping[str, Any], last: bool) -> bool:
-    """Whether a condition says what is wrong; some do by their reason alone."""
+    """Returns True if the condition reports a problem; some do by their reason alone."""
     kind = item.get("type")
     if kind == "Unhealthy":
         return item.get("status") != "False"

@@ -202,6 +202,6 @@ def validate(kube: KubeClient, job: KubernetesJob) -> None:
         except MissingKind as err:
             raise _no_operator(kube, job.api, err) from None
         except ConfigError:
-            raise  # it says nothing of the objects
+            raise  # it does not concern the objects
         except InvalidInput as err:
             raise InvalidInput(f"Invalid job spec: {err}") from None

@@ -217,7 +217,9 @@ def ends_itself(obj: Object) -> bool:
 
 
 def needs_nobody(app: App) -> bool:
-    """Whether the cluster ends all of the app when one replica has failed for good: a Job ends its
-    own role only, which is enough for an app of one."""
+    """Returns True if the cluster ends the whole app when one replica has failed for good.
+
+    A Job ends only its own role, which is enough for an app of one role.
+    """
     objects = [*app.jobs.values()]
     return len(objects) == 1 and (ends_itself(objects[0]) or fails_as_a_whole(objects[0]["spec"]))

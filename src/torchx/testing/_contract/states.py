@@ -110,7 +110,7 @@ class StateContract(ContractParts):
     def test_a_launch_that_nobody_watches_ends_the_others_or_is_known_to_need_someone(
         self, scheduler: Scheduler[Any], jobs: Jobs, roles: int
     ) -> None:
-        """It is what ``torchx run --detach`` says."""
+        """``torchx run --detach`` reports it."""
         self.need_option(scheduler, "on_failure")
         app = jobs.sh(FAILS_BESIDE_ONE_THAT_RUNS, num_replicas=2)
         if roles == 2:

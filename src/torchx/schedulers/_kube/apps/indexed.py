@@ -171,7 +171,7 @@ def limits_of_failures(role: Role, end: bool) -> dict[str, int]:
 
 
 def fails_as_a_whole(job_spec: Mapping[str, Any]) -> bool:
-    """Whether a Job ends all its pods when as many have failed for good as it allows."""
+    """Returns True if too many failed pods end all other pods of the Job."""
     return job_spec.get("backoffLimit") == 0 or "maxFailedIndexes" in job_spec
 
 

@@ -7,16 +7,16 @@ from typing import Any
 from torchx.errors import InvalidInput
 
 _LARGEST_BYTES = 1_500_000
-"""Most bytes of one object: most clusters store no more, and report it in many ways."""
+"""Limit for one object: most clusters store no more, and their errors differ."""
 _FITS_ALWAYS = 100
-"""So many replicas are not worth the time to measure them."""
+"""Number of replicas up to which the size is not measured, to save time."""
 
 
 def check_size(body: Mapping[str, Any], replicas: Sequence[Any], kind: str, advice: str) -> None:
     """Raises ``InvalidInput`` for an object that is too large for a cluster.
 
     Args:
-        replicas: parts of the object, one for each.
+        replicas: parts of the object, one for each replica.
         kind: kind of the object, for the message.
         advice: what to use instead.
     """
