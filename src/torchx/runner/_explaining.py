@@ -72,7 +72,7 @@ class ExplainingVerbs(Session):
 
     def _images(self) -> dict[str, str]:
         """Images of components, and where each of them is named; empty for the default one."""
-        named = "TORCHX_IMAGE" if os.environ.get(ENV_TORCHX_IMAGE) else ""
+        named = ENV_TORCHX_IMAGE if os.environ.get(ENV_TORCHX_IMAGE) else ""
         images = {torchx.IMAGE: named}
         for component, defaults in self._component_defaults.items():
             if defaults.get("image"):

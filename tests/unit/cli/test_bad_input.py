@@ -54,7 +54,7 @@ WRONG = [
     (["log", ""], 2, "is no handle"),
     (["run", "--dryrun", "-s", "local_cwd,slrum", "utils.echo"], 2, "`slurm`?"),
     (["run", "utils.ehco"], 2, "`utils.echo`?"),
-    (["exec", GONE], 2, "behind `--`:"),
+    (["exec", GONE], 2, "after `--`:"),
 ]
 
 
