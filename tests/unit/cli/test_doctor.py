@@ -220,7 +220,7 @@ class Examined(RemoteScheduler):
             raise BackendUnavailable("nobody answers")
 
         def fails() -> Any:
-            raise RuntimeError("odd")
+            raise RuntimeError("odd\nand more")
 
         def hangs() -> Any:
             threading.Event().wait()
