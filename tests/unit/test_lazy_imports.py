@@ -29,6 +29,7 @@ COMMAND = "each command loads what it needs, the front door nothing of the other
 COMPLETION = "a completion loads what the word at hand needs"
 PLUGINS = "plugins are looked for only where a name is not built in"
 CLIENT = "dry runs talk to no backend; `run --detach` reads no logs"
+FEW = "of few records none is removed"
 FAILURE = "loaded to say what went wrong"
 TEXT = "loaded to print for people or to show the recorded request"
 COMPONENT = "docstrings and sources of components are read for help and for parsing only"
@@ -89,7 +90,8 @@ LISTED = [
     Waits("torchx.schedulers.api", "torchx.schedulers._core.explaining", FAILURE),
     Waits("torchx.schedulers.*_scheduler._scheduler", "torchx.schedulers.*_scheduler._*", CLIENT),
     Waits("torchx.schedulers.*_scheduler._*", "torchx.schedulers._kube.*", CLIENT),
-    Waits("torchx.schedulers.*_scheduler._*", "torchx.schedulers._aws.*", CLIENT),
+    Waits("torchx.schedulers.*_scheduler._*", "torchx._aws.*", CLIENT),
+    Waits("torchx.schedulers.local_*._launch", "torchx.schedulers.local_*._prune", FEW),
     Waits("torchx.schedulers.local_*._execute", "torchx.schedulers.local_*._client", CLIENT),
     Waits("torchx.schedulers._kube.*", "torchx.schedulers._kube.*", CLIENT),
     Waits("torchx.schedulers.local_scheduler._compat", "torchx.schedulers.local_*", CLIENT),
@@ -124,7 +126,12 @@ LISTED = [
     Waits("torchx.workspace.*", "torchx.workspace.*", WORKSPACE),
     Waits("torchx.workspace.*", "torchx._projects.listing", WORKSPACE),
     Waits("torchx.workspace.*", "torchx._docker", WORKSPACE),
-    Waits("torchx.workspace._ecr", "torchx.schedulers._aws.*", "for registries of AWS alone"),
+    Waits(
+        "torchx.schedulers._image_checkups",
+        "torchx.workspace._registry.*",
+        "for images that are not on this machine",
+    ),
+    Waits("torchx.workspace._ecr", "torchx._aws.*", "for registries of AWS alone"),
     Waits("torchx.tracker.mlflow", "torchx.*", RUN),
 ]
 

@@ -141,7 +141,7 @@ class _Task:
             self._results.put(neutral(f"not set up: {err}"))
         except TorchXError as err:
             self._results.put(broken(str(err).partition("\n")[0], ""))
-        except Exception as err:  # noqa: BLE001  a plugin may fail in any way, the others go on
+        except Exception as err:  # noqa: BLE001 - a plugin may fail in any way, the others go on
             words = f"{type(err).__name__}: {err}".partition("\n")[0]
             self._results.put(broken(f"the check failed: {words}", ""))
 
