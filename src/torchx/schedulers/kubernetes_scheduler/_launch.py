@@ -15,6 +15,7 @@ from torchx.schedulers._kube.client import MARK, KubeClient
 from torchx.schedulers._kube.errors import (
     AlreadyExists,
     ApiError,
+    ConfigError,
     MissingKind,
     NotSent,
     ServerBusy,
@@ -73,7 +74,7 @@ def _create_job(
     try:
         body = _marked(_unqueued(body, job), mark)
         made = kube.create(KINDS[job.api].kind, job.namespace, body)
-    except (ApiError, NotSent, Untrusted) as err:
+    except (ApiError, ConfigError, NotSent, Untrusted) as err:
         if not isinstance(err, ServerBusy):
             del begun[name]  # it was not made; one that exists is somebody else's
         if isinstance(err, MissingKind):
@@ -200,5 +201,7 @@ def validate(kube: KubeClient, job: KubernetesJob) -> None:
             kube.validate(kind, job.namespace, body)
         except MissingKind as err:
             raise _no_operator(kube, job.api, err) from None
+        except ConfigError:
+            raise  # it says nothing of the objects
         except InvalidInput as err:
             raise InvalidInput(f"Invalid job spec: {err}") from None
