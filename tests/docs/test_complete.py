@@ -342,7 +342,7 @@ def test_the_keys_of_json_are_those_in_the_tables() -> None:
 def test_the_keys_of_other_commands_are_in_their_rows() -> None:
     handle = torchx_json("run", "--json", "utils.echo")["handle"]  # type: ignore[index]  # an object
     table = {
-        code(row[0])[0]: set(code(row[1])) for row in rows(section("reference", "The others"))[:-1]
+        code(row[0])[0]: set(code(row[1])) for row in rows(section("reference", "Other commands"))[:-1]
     }
     (listed,) = torchx_json("list", "--json")  # type: ignore[misc]  # a list
     assert listed.keys() == table["list"]
@@ -358,7 +358,7 @@ def test_the_keys_of_other_commands_are_in_their_rows() -> None:
     assert torchx_json("cancel", "--json", handle).keys() == table["cancel"]  # type: ignore[attr-defined]
     error = torchx_json("status", "--json", "local_cwd://torchx/no-such-app")
     assert isinstance(error, dict)
-    text = rows(section("reference", "The others"))[-1]
+    text = rows(section("reference", "Other commands"))[-1]
     assert {"error", *error["error"]} <= {*code(text[1])}
 
 
