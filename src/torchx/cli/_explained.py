@@ -66,12 +66,8 @@ def commands(handle: str, found: "Explanation") -> list[str]:
 
 
 def hints(look: Look, handle: str, found: "Explanation") -> list[str]:
-    """Lines with what to do. Commands, which begin small, are in one piece, to be pasted."""
-    lines: list[str] = []
-    for text in commands(handle, found):
-        line = f"  {look.sign('arrow')} {text}"
-        lines += [line] if text[:1].islower() else look.wrap(line, "    ")
-    return lines
+    """Lines with what to do."""
+    return [line for text in commands(handle, found) for line in look.hint(text, "  ")]
 
 
 def backend_away(handle: str, err: BackendUnavailable) -> "Explanation":

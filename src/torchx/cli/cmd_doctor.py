@@ -213,16 +213,10 @@ def _text(rows: list[Row], options: list[str]) -> str:
             head = f"  {finding.verdict.value.ljust(7)} {check.ljust(width)}  "
         lines += _hanging(look, head, text, width + 6)
         if finding.fix and finding.verdict is not Verdict.OK:
-            lines += _fix(look, finding.fix, width + 6)
+            lines += look.hint(finding.fix, " " * (width + 6))
     if options:
         lines += ["", look.dim("# for .torchxconfig"), *options]
     return "\n".join(lines)
-
-
-def _fix(look: Look, fix: str, indent: int) -> list[str]:
-    """What to do. Commands, which begin small, are in one piece, to be pasted."""
-    head = f"{' ' * indent}{look.sign('arrow')} "
-    return [head + fix] if fix[:1].islower() else _hanging(look, head, fix, indent + 2)
 
 
 def _hanging(look: Look, head: str, text: str, indent: int) -> list[str]:
