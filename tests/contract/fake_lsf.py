@@ -50,11 +50,16 @@ def read_json(path):
         return json.load(f)
 
 
-def replace_json(path, data):
+def replace_text(path, text):
+    """Writes a file that nobody sees in part."""
     new = f"{path}.{os.getpid()}.{time.monotonic_ns()}"
     with open(new, "w", encoding="utf-8") as f:
-        json.dump(data, f)
+        f.write(text)
     os.replace(new, path)
+
+
+def replace_json(path, data):
+    replace_text(path, json.dumps(data))
 
 
 def all_jobs():
@@ -179,8 +184,7 @@ class Runner:
         signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
         for number in (signal.SIGCHLD, signal.SIGUSR1):
             signal.signal(number, lambda *_: None)
-        with open(home(f"{self.job['id']}.pid"), "w") as f:
-            f.write(str(os.getpid()))
+        replace_text(home(f"{self.job['id']}.pid"), str(os.getpid()))
         while any(element["stat"] in LIVE for element in self.job["elements"]):
             self.take_kills()
             self.dispatch()
@@ -275,16 +279,13 @@ class Runner:
     # -- ending ---------------------------------------------------------------------------------
 
     def take_kills(self):
-        path = home(f"{self.job['id']}.kill")
-        try:
-            os.rename(path, f"{path}.taken")
-        except FileNotFoundError:
-            pass
-        else:
-            with open(f"{path}.taken") as f:
-                wanted = {int(line) for line in f}
+        asked = re.compile(rf"{self.job['id']}\.kill-\d+")
+        for path in [home(name) for name in os.listdir(home()) if asked.fullmatch(name)]:
+            with open(path) as f:
+                wanted = int(f.read())
+            os.unlink(path)
             for element in self.job["elements"]:
-                if element["index"] in wanted or -1 in wanted:
+                if wanted in (element["index"], -1):
                     self.kill(element, "TERM_OWNER")
         self.limit_time()
 
@@ -402,8 +403,8 @@ def is_live(job):
 
 
 def request_kill(job, index):
-    with open(home(f"{job['id']}.kill"), "a") as f:
-        f.write(f"{index}\n")
+    # a file for each: the job takes it at once, and would miss what comes after that
+    replace_text(home(f"{job['id']}.kill-{os.getpid()}{time.monotonic_ns()}"), str(index))
     try:
         with open(home(f"{job['id']}.pid")) as f:
             os.kill(int(f.read()), signal.SIGUSR1)

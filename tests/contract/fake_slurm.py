@@ -4,6 +4,8 @@ Installed under the names of the programs; jobs are processes of this machine, a
 of them lies in the directory that ``FAKE_SLURM_DIR`` names.
 """
 
+import contextlib
+import fcntl
 import json
 import os
 import re
@@ -11,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 CLIENT_PROGRAMS = ("sbatch", "squeue", "sacct", "scancel", "sinfo", "srun")
@@ -43,6 +46,14 @@ def store(job: "dict[str, object]", **changes: object) -> None:
     new = path.with_suffix(f".{os.getpid()}")
     new.write_text(json.dumps(job))
     os.replace(new, path)
+
+
+@contextlib.contextmanager
+def locked(job_id: str) -> Iterator[None]:
+    """Keeps other programs from changing a job while this one does."""
+    with open(home() / f"{job_id}.lock", "a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def jobs() -> "list[dict[str, object]]":
@@ -99,38 +110,50 @@ def sbatch(arguments: list[str]) -> int:
 def run(job_id: str) -> None:
     """What the controller and slurmd do: runs the script until it is not requeued."""
     while True:
-        job = load(job_id)
-        assert job is not None
-        if job["flag"]:
-            return store(job, state="CANCELLED")
-        env = {**os.environ, "SLURM_JOB_ID": job_id, "SLURM_JOB_NODELIST": "localhost"}
-        if job["restarts"]:
-            env["SLURM_RESTART_COUNT"] = str(job["restarts"])
-        parts = job["components"]
-        assert isinstance(parts, list)
-        for i, part in enumerate(parts):
-            names = ",".join(["localhost"] * part["nodes"])
-            env[f"FAKE_NODES_{i}"] = str(part["nodes"])
-            env[f"SLURM_JOB_NODELIST_HET_GROUP_{i}"] = names
-        with open(Path(str(job["cwd"])) / f"slurm-{job_id}.out", "ab") as out:
-            process = subprocess.Popen(
-                ["bash", str(home() / f"{job_id}.sh"), *job["arguments"]],  # type: ignore[misc]
-                cwd=str(job["cwd"]),
-                env=env,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=out,
-                start_new_session=True,
-            )
-            store(job, state="RUNNING", pid=process.pid)
-            code = process.wait()
-        job = load(job_id)
-        assert job is not None
-        if job["flag"] == "requeue":
-            store(job, state="PENDING", restarts=int(str(job["restarts"])) + 1, flag="", pid=0)
-            continue
-        state = "CANCELLED" if job["flag"] else ("FAILED" if code else "COMPLETED")
-        return store(job, state=state, pid=0)
+        with locked(job_id):
+            process = begin(job_id)
+        if process is None:
+            return
+        code = process.wait()
+        with locked(job_id):
+            job = load(job_id)
+            assert job is not None
+            if job["flag"] == "requeue":
+                store(job, state="PENDING", restarts=int(str(job["restarts"])) + 1, flag="", pid=0)
+                continue
+            state = "CANCELLED" if job["flag"] else ("FAILED" if code else "COMPLETED")
+            store(job, state=state, pid=0)
+            return
+
+
+def begin(job_id: str) -> "subprocess.Popen[bytes] | None":
+    """Starts the script; not that of a job that was cancelled before."""
+    job = load(job_id)
+    assert job is not None
+    if job["flag"]:
+        store(job, state="CANCELLED")
+        return None
+    env = {**os.environ, "SLURM_JOB_ID": job_id, "SLURM_JOB_NODELIST": "localhost"}
+    if job["restarts"]:
+        env["SLURM_RESTART_COUNT"] = str(job["restarts"])
+    parts = job["components"]
+    assert isinstance(parts, list)
+    for i, part in enumerate(parts):
+        names = ",".join(["localhost"] * part["nodes"])
+        env[f"FAKE_NODES_{i}"] = str(part["nodes"])
+        env[f"SLURM_JOB_NODELIST_HET_GROUP_{i}"] = names
+    with open(Path(str(job["cwd"])) / f"slurm-{job_id}.out", "ab") as out:
+        process = subprocess.Popen(
+            ["bash", str(home() / f"{job_id}.sh"), *job["arguments"]],  # type: ignore[misc]
+            cwd=str(job["cwd"]),
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
+        )
+    store(job, state="RUNNING", pid=process.pid)
+    return process
 
 
 def srun(arguments: list[str]) -> int:
@@ -208,10 +231,11 @@ def scancel(arguments: list[str]) -> int:
 
 
 def cancel(job_id: str) -> int:
-    job = load(job_id)
-    if job is None or job["state"] not in ("PENDING", "RUNNING"):
-        return 0
-    store(job, flag="cancel")
+    with locked(job_id):
+        job = load(job_id)
+        if job is None or job["state"] not in ("PENDING", "RUNNING"):
+            return 0
+        store(job, flag="cancel")
     if not job["pid"]:
         return 0
     pid = int(str(job["pid"]))
@@ -281,9 +305,10 @@ def sinfo(arguments: list[str]) -> int:
 
 def scontrol(arguments: list[str]) -> int:
     if arguments[0] == "requeue":
-        job = load(arguments[1])
-        assert job is not None
-        store(job, flag="requeue")
+        with locked(arguments[1]):
+            job = load(arguments[1])
+            assert job is not None
+            store(job, flag=job["flag"] or "requeue")
     elif arguments[:2] == ["show", "hostnames"]:
         print(re.sub(",", "\n", arguments[2]))  # noqa: T201 - a program
     return 0

@@ -143,6 +143,7 @@ def release(name):
     folder = folder_of(name)
     if not os.path.isdir(folder):
         sys.exit(f"spool-release: error: no job {name}")
+    replace_json(os.path.join(folder, "runner.json"), None)  # it is held no more
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])  # until the runner can take it
     runner = subprocess.Popen(
         [sys.executable, "-I", "-S", __file__, "runner", folder],
@@ -171,9 +172,8 @@ def end(name):
         state = read_json(os.path.join(folder_of(name), "state.json"))
     except OSError:
         sys.exit(f"spool-end: error: no job {name}")
-    try:
-        pid = read_json(os.path.join(folder_of(name), "runner.json"))
-    except OSError:  # it is held
+    pid = runner_of(name)
+    if pid is None:  # it is held
         job = read_json(os.path.join(folder_of(name), "job.json"))
         save_state(folder_of(name), job, state["tasks"], over=True, cancelled=True)
         return
@@ -182,6 +182,19 @@ def end(name):
             os.kill(pid, signal.SIGTERM)
         except ProcessLookupError:
             pass  # it has just ended by itself
+
+
+def runner_of(name):
+    """The process that runs a job, which may be starting; ``None`` if there is none."""
+    for _ in range(200):  # a program that was killed has left the job as it was
+        try:
+            pid = read_json(os.path.join(folder_of(name), "runner.json"))
+        except OSError:
+            return None
+        if pid is not None:
+            return pid
+        time.sleep(0.02)
+    return None
 
 
 def remove(name):

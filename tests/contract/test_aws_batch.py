@@ -197,6 +197,7 @@ GAPS = {
     "test_the_last_lines_of_each_replica_can_be_chosen": NO_NODES,
     "test_awkward_names_stay_apart_or_are_refused": NO_NODES,
     "test_a_replica_that_fails_for_good_ends_the_others": NO_NODES,
+    "test_a_launch_that_nobody_watches_ends_the_others_or_is_known_to_need_someone": NO_NODES,
     "test_the_others_go_on_if_the_option_says_so": NO_NODES,
     "test_the_number_of_queries_does_not_grow_with_replicas": NO_NODES,
     "test_all_is_restarted_when_the_main_node_fails": NO_NODES,

@@ -413,6 +413,16 @@ def test_every_scheduler_that_is_there_has_a_page_with_both_tables(scheduler: st
         assert found[1].startswith(DEFAULT_SCHEDULER_MODULES[scheduler])
 
 
+@pytest.mark.parametrize("scheduler", DEFAULT_SCHEDULER_MODULES)
+def test_the_page_of_a_scheduler_says_what_a_failed_replica_does_to_the_others(
+    scheduler: str,
+) -> None:
+    text = page(f"schedulers/{'local' if scheduler == 'local_cwd' else scheduler}")
+    told = [part for part in re.split(r"\n\n|\n- ", text) if "on_failure" in part]
+    for words in ("`dist.ddp` ", "--detach`"):
+        assert any(words in part for part in told), words
+
+
 def public_modules() -> Iterator[str]:
     """Modules and packages with no underscore in their path."""
     yield "torchx"

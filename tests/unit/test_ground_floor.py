@@ -22,7 +22,7 @@ GROUND = [
     "errors",
 ]
 ALLOWED = {*GROUND, "_startup", "settings", "version"}
-ONLY_FOR_TYPES = {"errors.py: torchx.specs.api"}
+ONLY_FOR_TYPES = {"errors.py: torchx.specs.api", "errors.py: torchx.schedulers.causes"}
 
 
 def imports(path: Path) -> set[str]:

@@ -5,7 +5,8 @@ Imports inside functions count, those for type checkers alone do not.
 
 import ast
 import itertools
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import NamedTuple
@@ -17,7 +18,18 @@ import torchx
 SRC = Path(torchx.__file__).parent
 
 PURE = ("_options", "_request", "_states", "_parse", "_script")
-IMPURE = {"os", "subprocess", "time", "socket", "tempfile", "docker", "kubernetes", "boto3"}
+IMPURE = {
+    *("os", "subprocess", "time", "socket", "tempfile", "shutil", "pathlib", "glob", "random"),
+    *("urllib.request", "http", "ssl", "select", "threading", "asyncio", "anyio"),
+    *("docker", "kubernetes", "boto3", "botocore", "httpcore"),
+}
+MAY_ACT = {
+    "torchx.schedulers.api": "the interface, with types that requests and snapshots are made of",
+    "torchx.schedulers._core.logs": "it takes lines apart; what acts is `pause`",
+    "torchx.schedulers.ids": "it makes names fit; random ones are asked for by who submits",
+    "torchx.schedulers.local_scheduler._images": "a provider of images is handed in by its type",
+}
+"""Modules that pure ones import although they act, and what for."""
 CORE_MAY_IMPORT = {
     "torchx.errors",
     "torchx.settings",
@@ -90,11 +102,9 @@ MODULES = Modules(SRC)
 
 
 def unit(module: str) -> str:
-    """The room that a module is in: a package below ``torchx``, one scheduler, one of the parts
-    that schedulers share, a module of ``torchx.util``, which has no subject of its own."""
+    """The room that a module is in: a package below ``torchx``, one scheduler, or one of the parts
+    that schedulers share."""
     parts = module.split(".")
-    if parts[:2] == ["torchx", "util"]:
-        return ".".join(parts[:3])
     if parts[:2] == ["torchx", "schedulers"] and len(parts) > 2:
         apart = parts[2].endswith("_scheduler") or parts[2] in ("_core", "_kube", "_aws")
         return ".".join(parts[:3]) if apart else "torchx.schedulers"
@@ -109,11 +119,17 @@ def found_by(rule: Callable[[Import], bool]) -> list[str]:
     return [f"{i} (line {i.line})" for i in MODULES.imports if rule(i)]
 
 
-def test_no_circle_between_packages() -> None:
+def top(module: str) -> str:
+    """The module or package right below ``torchx``."""
+    return ".".join(module.split(".")[:2])
+
+
+@pytest.mark.parametrize("room", [top, unit])
+def test_no_circle_between_packages(room: Callable[[str], str]) -> None:
     graph: dict[str, set[str]] = {}
     for found in MODULES.imports:
-        if found.target in MODULES.files and unit(found.target) != unit(found.module):
-            graph.setdefault(unit(found.module), set()).add(unit(found.target))
+        if found.target in MODULES.files and room(found.target) != room(found.module):
+            graph.setdefault(room(found.module), set()).add(room(found.target))
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as err:
@@ -122,9 +138,24 @@ def test_no_circle_between_packages() -> None:
             str(i)
             for a, b in itertools.pairwise(circle)
             for i in MODULES.imports
-            if (unit(i.module), unit(i.target)) == (a, b)
+            if (room(i.module), room(i.target)) == (a, b)
         ]
         pytest.fail("\n".join([" -> ".join(circle), *steps]))
+
+
+def test_schedulers_are_of_the_shape_that_contributors_are_told() -> None:
+    text = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    table = text.partition("| file | or |")[2].partition("\n\n")[0]
+    rows = [row.split("|")[1:3] for row in table.splitlines()[2:]]
+    always, often = (
+        {*re.findall(r"`(\w+)\.py`", " ".join(column))} for column in zip(*rows, strict=True)
+    )
+    packages = [path for path in (SRC / "schedulers").glob("*_scheduler") if path.is_dir()]
+    assert len(packages) >= 8
+    files = [{path.stem for path in package.glob("*.py")} for package in packages]
+    assert set.intersection(*files) == always
+    shared = {name for own in files for name in own if sum(name in other for other in files) > 1}
+    assert shared == always | often
 
 
 def core_imports_too_much(found: Import) -> bool:
@@ -149,17 +180,56 @@ def test_a_scheduler_imports_no_other_one_nor_what_uses_schedulers() -> None:
     assert found_by(imports_another_scheduler) == []
 
 
-def imports_the_world(found: Import) -> bool:
-    package, _, file = found.module.rpartition(".")
-    pure = is_scheduler(package) and file in PURE
-    acts = found.target.partition(".")[0] in IMPURE
-    return pure and (acts or found.target == f"{package}._client")
+def is_pure(module: str) -> bool:
+    package, _, file = module.rpartition(".")
+    return is_scheduler(package) and file in PURE
 
 
-def test_what_is_pure_in_a_scheduler_imports_nothing_that_acts() -> None:
-    checked = {m for m in MODULES.files if m.rpartition(".")[2] in PURE and "_scheduler." in m}
-    assert len(checked) >= 6, "the pure files have other names now"
-    assert found_by(imports_the_world) == []
+def acts(found: Import) -> bool:
+    return any(f"{found.target}.".startswith(f"{name}.") for name in IMPURE)
+
+
+def ways_to_the_world(imports: Iterable[Import], start: str) -> list[str]:
+    """The ways, by the modules of schedulers that import each other, from one to what acts."""
+    by_module: dict[str, list[Import]] = {}
+    for found in imports:
+        by_module.setdefault(found.module, []).append(found)
+    ways, todo, seen = [], [(start,)], set()
+    while todo:
+        way = todo.pop()
+        if way[-1] in seen or way[-1] in MAY_ACT:
+            continue
+        seen.add(way[-1])
+        for found in by_module.get(way[-1], ()):
+            if acts(found):
+                ways.append(" -> ".join([*way, found.target]))
+            todo.append((*way, found.target))
+    return ways
+
+
+def of_schedulers(found: Import) -> bool:
+    """Not what stands below schedulers: the ground floor and specs read files and settings."""
+    return found.module.startswith("torchx.schedulers.")
+
+
+def test_what_is_pure_in_a_scheduler_acts_not_even_through_what_it_imports() -> None:
+    pure = [module for module in MODULES.files if is_pure(module)]
+    assert len(pure) >= 20, "the pure files have other names now"
+    imports = [i for i in MODULES.imports if of_schedulers(i)]
+    assert [way for module in pure for way in ways_to_the_world(imports, module)] == []
+
+
+@pytest.mark.parametrize("package", sorted({*filter(is_scheduler, map(unit, MODULES.files))}))
+def test_schedulers_have_one_shape(package: str) -> None:
+    files = {module.rpartition(".")[2] for module in MODULES.files if unit(module) == package}
+    assert files >= {"_options", "_request", "_states", "_client", "_scheduler"}
+
+
+@pytest.mark.parametrize("module", [m for m in MODULES.files if is_pure(m)])
+def test_what_is_pure_opens_nothing(module: str) -> None:
+    tree = ast.parse(MODULES.files[module].read_text(encoding="utf-8"))
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    assert names.isdisjoint({"open", "input", "print", "exec", "eval", "__import__"})
 
 
 @pytest.mark.parametrize(
@@ -212,6 +282,10 @@ PRIVATE_ELSEWHERE = {
     "torchx.schedulers.slurm_scheduler._scheduler -> torchx.workspace._copies",
     # the source of a job is an archive like the context of an image
     "torchx.schedulers.aws_sagemaker_scheduler._source -> torchx.workspace._tar",
+    # `torchx doctor` asks registries as those do that put images there
+    "torchx.schedulers._image_checkups -> torchx.workspace._registry._auth",
+    "torchx.schedulers._image_checkups -> torchx.workspace._registry._client",
+    "torchx.schedulers._image_checkups -> torchx.workspace._registry._reference",
     # rooms of one subject each, that share the width of a terminal
     "torchx.cli._help -> torchx.util._terminal",
     "torchx.cli._look -> torchx.util._terminal",
@@ -242,3 +316,35 @@ def uses_a_private_module(found: Import) -> bool:
 def test_private_modules_are_used_in_their_own_package_only() -> None:
     used = {str(i) for i in MODULES.imports if uses_a_private_module(i)}
     assert used == PRIVATE_ELSEWHERE
+
+
+# -- the rules themselves -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rule", "found"),
+    [
+        (core_imports_too_much, "torchx.schedulers._core.x -> torchx.runner.api"),
+        (core_imports_too_much, "torchx.schedulers._core.x -> torchx.schedulers.api"),
+        (imports_another_scheduler, "torchx.schedulers.a_scheduler._x -> torchx.runner"),
+        (
+            imports_another_scheduler,
+            "torchx.schedulers.a_scheduler._x -> torchx.schedulers.b_scheduler._y",
+        ),
+        (uses_a_private_module, "torchx.cli.main -> torchx.runner._prepare"),
+        (uses_a_private_module, "torchx.runner.api -> torchx.schedulers.b_scheduler._y"),
+        (acts, "torchx.schedulers.a_scheduler._states -> os.path"),
+        (acts, "torchx.schedulers.a_scheduler._request -> urllib.request"),
+    ],
+)
+def test_a_rule_can_be_broken(rule: Callable[[Import], bool], found: str) -> None:
+    module, _, target = found.partition(" -> ")
+    assert rule(Import(module, 1, target))
+
+
+def test_a_way_to_the_world_may_be_long() -> None:
+    ways = [("a._states", "a._parse"), ("a._parse", "a._client"), ("a._client", "subprocess")]
+    imports = [Import(module, 1, target) for module, target in ways]
+    assert ways_to_the_world(imports, "a._states") == [
+        "a._states -> a._parse -> a._client -> subprocess"
+    ]

@@ -9,6 +9,8 @@ from torchx.runner import Runner
 from torchx.specs import AppState, parse_app_handle
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from torchx.schedulers.api import AppSnapshot
     from torchx.schedulers.causes import Explanation
 
@@ -67,7 +69,12 @@ def commands(handle: str, found: "Explanation") -> list[str]:
 
 def hints(look: Look, handle: str, found: "Explanation") -> list[str]:
     """Lines with what to do."""
-    return [line for text in commands(handle, found) for line in look.hint(text, "  ")]
+    return hint_lines(look, commands(handle, found))
+
+
+def hint_lines(look: Look, texts: "Iterable[str]") -> list[str]:
+    """Lines with what to do."""
+    return [line for text in texts for line in look.hint(text, "  ")]
 
 
 def backend_away(handle: str, err: BackendUnavailable) -> "Explanation":

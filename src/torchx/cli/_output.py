@@ -235,7 +235,7 @@ def out(text: str, end: str = "\n") -> None:
 def stdout() -> "TextIO":
     """Where results go: to nowhere if standard output was closed from the start."""
     if sys.stdout is None:
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  it stays open
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - it stays open
     return sys.stdout
 
 

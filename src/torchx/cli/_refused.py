@@ -3,6 +3,8 @@
 import sys
 from typing import TYPE_CHECKING
 
+from torchx.cli import _output
+from torchx.cli._explained import hint_lines
 from torchx.cli._look import Look
 
 if TYPE_CHECKING:
@@ -10,11 +12,14 @@ if TYPE_CHECKING:
 
 
 def lines(found: "Explanation", message: str) -> list[str]:
-    """The cause in one line, and what to do; nothing where the message has said it."""
+    """The cause and what to do, off a terminal in one line; nothing if the message has said it."""
     if found.summary in message:
         return []
     look = Look(sys.stderr)
-    return [f"why: {found.line}", *(f"  {look.sign('arrow')} {text}" for text in found.do)]
+    if not _output.is_calm():
+        return [f" {look.sign('arrow')} ".join([f"why: {found.line}", *found.do])]
+    text = f"  {look.bold(found.cause.value)}: {found.summary}"
+    return [*look.wrap(text, "  "), *hint_lines(look, found.do)]
 
 
 def to_json(found: "Explanation") -> dict[str, object]:

@@ -58,7 +58,8 @@ class CmdPrune(SubCommand):
         cached = _cached_layers(before_s)
         words = _words(jobs, cached)
         if args.dryrun or not (jobs or cached):
-            _output.log().info(f"would be removed: {words}" if words else "nothing to remove")
+            text = f"would be removed: {words}" if words else "nothing to remove"
+            _output.log().info("%s", text)
             self._report(args, jobs, cached)
             return
         _confirm(words, args.yes)

@@ -69,7 +69,8 @@ class Changes:
         self._status: AppStatus | None = None
         self._now = ""
         """The state, and why the app waits or is ending."""
-        self._reported = ""
+        self._reported = ("", "")
+        """That, and the cause, as they were last told."""
         self._cause = ""
         self._waited = False
 
@@ -77,8 +78,8 @@ class Changes:
         """Takes in a state, and why the app waits: from the same look, so call it within that."""
         self._status = status
         self._now = _state_text(status)
-        if self._now != self._reported and status.state is AppState.PENDING:
-            self._cause = self._find_cause()
+        waits = status.state is AppState.PENDING
+        self._cause = self._find_cause() if waits else ""
 
     def _find_cause(self) -> str:
         """The cause of a wait in one line; empty if nothing is known beyond the message."""
@@ -90,12 +91,12 @@ class Changes:
     def report(self) -> bool:
         """Logs what has changed since the last time, and tells whether anything has."""
         status = self._status
-        if status is None or self._now == self._reported:
+        if status is None or (self._now, self._cause) == self._reported:
             return False
-        self._reported = self._now
+        self._reported = (self._now, self._cause)
         waits = status.state is AppState.PENDING
         text = self._now
-        if waits and self._cause:
+        if self._cause:
             words = text.partition(": ")[2]
             text = f"{status.state.name}: {self._cause}" + (f" ({words})" if words else "")
         # for who shows records in another form

@@ -102,7 +102,10 @@ class EntryPointLoader:
 
     def failure(self, kind: str, err: Exception) -> str:
         """What to tell if the target, a plugin of that kind, cannot be imported."""
-        return f"the {kind} of {self.origin} cannot be loaded: {type(err).__name__}: {err}"
+        told = f"the {kind} of {self.origin} cannot be loaded: {type(err).__name__}: {err}"
+        if isinstance(err, ImportError) and f"{err.name}.".startswith("torchx."):
+            told += "; it was made for another release of torchx: install one made for this"
+        return told
 
     def __call__(self, *args: "Any", **kwargs: "Any") -> "Any":
         target = self.target()

@@ -324,16 +324,11 @@ class DockerWorkspaceMixin(WorkspaceMixin[dict[str, tuple[str, str]]]):
         entries: list[Entry],
         cfg: Mapping[str, CfgVal],
     ) -> str:
-        from torchx.workspace import _daemon_build
+        from torchx.workspace._daemon_build import DaemonBuilder
 
-        return _daemon_build.build(
-            self._docker_client,
-            image,
-            workspace,
-            entries,
-            label=self.LABEL_VERSION,
-            quiet=bool(cfg.get("quiet")),
-        )
+        quiet = bool(cfg.get("quiet"))
+        builder = DaemonBuilder(self._docker_client, label=self.LABEL_VERSION, quiet=quiet)
+        return builder.build(image, workspace, entries)
 
 
 def print_push_events(events: Iterable[Mapping[str, Any]], stream: TextIO | None = None) -> None:

@@ -22,9 +22,10 @@ def run(*args: str, cfg: str = "") -> "subprocess.CompletedProcess[str]":
 
 
 def error_of(done: "subprocess.CompletedProcess[str]") -> str:
-    """The only line about an error."""
+    """The only line about an error; another one may say why, with what to do."""
     assert done.returncode in (1, 2), done.stderr
-    lines = [line for line in done.stderr.splitlines() if " INFO " not in line]
+    told = [line for line in done.stderr.splitlines() if " INFO " not in line]
+    lines = told[:1] if [line[:5] for line in told[1:]] == ["why: "] else told
     assert len(lines) == 1, done.stderr
     assert " ERROR " in lines[0]
     return lines[0].partition(" ERROR ")[2].strip()

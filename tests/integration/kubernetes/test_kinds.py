@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -191,9 +192,14 @@ def test_kinds_that_one_may_not_look_at_are_named_where_there_are_apps_of_them(u
         scheduler.look_many(app_ids)
 
 
-@pytest.mark.parametrize(("api", "watched"), [("job", True), ("jobset", False), ("volcano", False)])
-def test_who_ends_the_rest_is_known(kube, scheduler, api, watched):
-    app_id = scheduler.submit(an_app("sleep 60", 2), {**OPTS, "job_api": api})
+@pytest.mark.parametrize(
+    ("api", "roles", "watched"),
+    [("job", 1, False), ("job", 2, True), ("jobset", 2, False), ("volcano", 2, False)],
+)
+def test_who_ends_the_rest_is_known(kube, scheduler, api, roles, watched):
+    app = an_app("sleep 60", 2)
+    app.roles += [replace(app.roles[0], name=f"more{i}") for i in range(1, roles)]
+    app_id = scheduler.submit(app, {**OPTS, "job_api": api})
     until(lambda: scheduler.describe(app_id).state is AppState.RUNNING)
     assert scheduler.needs_watcher(app_id) is watched
 

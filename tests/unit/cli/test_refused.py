@@ -9,7 +9,9 @@ import pytest
 
 from tests.fake_aws.server import FakeAws
 from tests.fake_kube.server import FakeKube
+from tests.unit.cli.terminal import on_terminal
 from tests.unit.cli.test_schema import check
+from tests.unit.schedulers.docker.fake_daemon import FakeDaemon
 from tests.unit.schedulers.slurm.fakes import FakeSlurm
 from torchx.errors import JobStartError
 from torchx.runner import get_runner
@@ -223,6 +225,36 @@ def test_a_daemon_that_is_away(
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
     found = refused("local_docker")
     assert (found["cause"], found["do"]) == ("backend-away", ["torchx doctor -s local_docker"])
+
+
+DENIED = (
+    "pull access denied for evicted, repository does not exist or may require 'docker login':"
+    " denied: requested access to the resource is denied"
+)
+
+
+def test_an_image_that_is_not_there(
+    refused: Refused, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    routes = {
+        ("GET", "/images/"): (404, {"message": "No such image: evicted:latest"}),
+        ("POST", "/images/create"): (404, {"message": DENIED}),
+    }
+    with FakeDaemon(routes, tmp_path / "docker.sock") as daemon:
+        monkeypatch.setenv("DOCKER_HOST", daemon.url)
+        found = refused("local_docker", image="evicted:latest")
+    assert found["cause"] == "image-pull"
+
+
+def test_on_a_terminal_the_cause_and_what_to_do_stand_below_the_error(tmp_path: Path) -> None:
+    env = {"DOCKER_HOST": f"unix://{tmp_path}/none.sock"}
+    screen = on_terminal("run", "-s", "local_docker", "--workspace", "", "utils.echo", env=env)
+    assert screen.code == 1
+    assert screen.lines[0].startswith("✗ the Docker daemon at")
+    assert screen.lines[-2:] == [
+        "  backend-away: `local_docker` cannot be reached",
+        "  → torchx doctor -s local_docker",
+    ]
 
 
 def test_a_program_that_is_not_there(call: Call) -> None:

@@ -118,6 +118,87 @@ def test_a_run_that_is_left_waiting_says_why_in_the_same_look(
     assert scheduler.looks == 1
 
 
+class Changing(Crowded):
+    """Waits for one reason, then for another of which its message says nothing, then fails."""
+
+    answers = (
+        (AppState.PENDING, "AssocGrpGRES", "not yet", None),
+        (AppState.PENDING, "AssocGrpGRES", "not yet", None),
+        (AppState.PENDING, "HeldByAdmin", "not yet", None),
+        (AppState.PENDING, "NoIdea", "not yet", None),
+        (AppState.FAILED, "", "", 3),
+    )
+    stays = False
+    """At the first answer, or at the last one."""
+
+    def look(self, app_id: str) -> AppSnapshot:
+        place = min(self.looks, len(self.answers) - 1)
+        state, reason, message, code = self.answers[0 if self.stays else place]
+        self.looks += 1
+        replica = ReplicaSnapshot("echo", 0, state, exit_code=code, reason=reason)
+        return AppSnapshot(app_id, (replica,), message=message)
+
+    def wait_for_change(self, app_id: str, timeout_s: float) -> None:
+        """There is news at once."""
+
+    def cause_rules(self) -> list[Rule]:
+        return [*super().cause_rules(), Rule(Cause.HELD, "HeldByAdmin", "it is held")]
+
+
+@pytest.fixture
+def changing(install: Callable[..., None]) -> Changing:
+    scheduler = Changing("torchx")
+    install("torchx.schedulers", "changing", lambda session_name, **_: scheduler)
+    return scheduler
+
+
+RUN = ("run", "-s", "changing", "-cfg", "team=a", "--workspace", "")
+
+
+def test_a_run_tells_when_the_cause_changes_though_the_message_does_not(
+    call: Callable[..., Any], changing: Changing, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    assert call(*RUN, "--wait", "utils.echo").code == 1
+    told = [m.partition(" is ")[2] for m in caplog.messages if " is PENDING" in m]
+    assert told == [
+        "PENDING: quota: a limit is used up (not yet)",
+        "PENDING: held: it is held (not yet)",
+        "PENDING: not yet",
+    ]
+    assert "why: app-error: exited with code 3" in caplog.text
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_run_status_and_why_say_the_same_line_from_one_look_each(
+    waits: bool, call: Callable[..., Any], changing: Changing, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    changing.stays = waits
+    changing.looks = 0 if waits else len(changing.answers)
+
+    def looks_of(*argv: str) -> tuple[int, Any]:
+        before = changing.looks
+        result = call(*argv)
+        return changing.looks - before, result
+
+    looks, ran = looks_of(*RUN, *([] if waits else ["--wait"]), "utils.echo")
+    line = "quota: a limit is used up" if waits else "app-error: exited with code 3"
+    assert f"why: {line}" in caplog.text
+    assert looks == (1 if waits else 2)  # the wait for its end, and the report of it
+    handle = ran.out.strip()
+    looks, status = looks_of("status", handle)
+    assert f"Why: {line}" in status.out
+    assert looks == 1
+    looks, why = looks_of("why", handle)
+    assert line in why.out
+    assert looks == 1
+    looks, as_json = looks_of("why", "--json", handle)
+    found = json.loads(as_json.out)
+    assert f"{found['cause']}: {found['summary']}" == line
+    assert looks == 1
+
+
 def test_every_code_is_one_word_in_small_letters() -> None:
     assert all(cause.value.replace("-", "").isalpha() for cause in Cause)
     assert all(cause.value == cause.name.lower().replace("_", "-") for cause in Cause)

@@ -176,12 +176,11 @@ def _of_failure(
         where = f" ({trace.place})" if trace.place else ""
         evidence.append(Evidence("exception", trace.exception + where))
     evidence += [Evidence("log", line) for line in trace.last_lines]
-    output = [trace.exception, *reversed(trace.last_lines)]
-    found = (
-        matched(rules.words, said, failed.exit_code)
-        or matched(rules.output, output, failed.exit_code)
-        or _by_exit(failed, trace)
-    )
+    found = _by_words(snapshot, failed, rules.words)
+    if found is None or found.cause is Cause.APP_ERROR:  # what it printed says more
+        printed = matched(rules.output, _telling(trace), failed.exit_code)
+        exact = None if trace.exception else found
+        found = printed or exact or _by_exit(failed, trace)
     return Explanation(
         state=snapshot.state,
         cause=found.cause,
@@ -190,6 +189,61 @@ def _of_failure(
         evidence=tuple(evidence),
         do=tuple(text.replace("{replica}", name) for text in found.do) or (_READ.format(r=name),),
     )
+
+
+_BEFORE_IT_RAN = frozenset(
+    {
+        Cause.STARTING,
+        Cause.RESOURCES,
+        Cause.PRIORITY,
+        Cause.UNSCHEDULABLE,
+        Cause.QUOTA,
+        Cause.QUEUE_LIMIT,
+        Cause.DEPENDENCY,
+        Cause.BEGIN_TIME,
+        Cause.HELD,
+        Cause.RETRYING,
+        Cause.IMAGE_PULL,
+        Cause.BAD_OPTION,
+        Cause.MOUNT,
+    }
+)
+"""Of replicas that have not run yet: what is said of them explains no failure of another one."""
+
+
+def _by_words(snapshot: AppSnapshot, failed: ReplicaSnapshot, words: Sequence[Rule]) -> Rule | None:
+    """By what the backend says of the replica, else of the app."""
+    found = matched(words, [failed.reason], failed.exit_code)
+    if found is not None or _is_of_another(snapshot.message, failed):
+        return found
+    if failed.exit_code is not None:
+        words = [rule for rule in words if rule.cause not in _BEFORE_IT_RAN]
+    return matched(words, [snapshot.message], failed.exit_code)
+
+
+def _is_of_another(message: str, failed: ReplicaSnapshot) -> bool:
+    """Whether the words begin with the name of another replica."""
+    import re
+
+    found = re.match(r"([\w.-]+/\d+): ", message)
+    return found is not None and found[1] != f"{failed.role}/{failed.replica}"
+
+
+_HARMLESS = (
+    r"(?i)\b(warn(ing)?|info|debug|retry(ing)?|retried|ignor(ed|ing)|recover(ed|ing)"
+    r"|skipp(ed|ing)|handled|fall(ing)? back)\b"
+)
+"""In a line that tells of no failure, or of one that was survived."""
+
+
+def _telling(trace: Trace) -> list[str]:
+    """What its output rules are searched in: the exception if it is the failure itself."""
+    import re
+
+    if trace.exception and not is_consequence(trace.exception):
+        return [trace.exception]
+    lines = [line for line in reversed(trace.last_lines) if not re.search(_HARMLESS, line)]
+    return [trace.exception, *lines]
 
 
 _READ = "torchx log {{app}} {r}"

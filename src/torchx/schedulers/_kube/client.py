@@ -21,6 +21,7 @@ from .calls import (
 from .errors import (
     AnswerLost,
     ApiError,
+    ConfigError,
     Conflict,
     Expired,
     NotFound,
@@ -133,6 +134,10 @@ class KubeClient:
                     return found
                 if not more:
                     raise
+            except ConfigError as err:  # there are no credentials, or none any more
+                if unsure:
+                    raise _unknown(err, kind, body) from None
+                raise
             except ApiError:
                 if unsure and (found := self._ours(kind, namespace, body)):
                     return found
@@ -143,10 +148,8 @@ class KubeClient:
     ) -> Object | None:
         try:
             return self._ours(kind, namespace, body)
-        except BackendUnavailable:
-            name = body["metadata"]["name"]
-            msg = f"{err}; it is not known whether {kind.name} `{name}` was created"
-            raise AnswerLost(msg) from None
+        except (BackendUnavailable, ConfigError):
+            raise _unknown(err, kind, body) from None
 
     def _ours(self, kind: Kind, namespace: str, body: Object) -> Object | None:
         """The object of that name if it has the mark of ``body``."""
@@ -293,6 +296,11 @@ def _repeatable(request: Call, err: Exception) -> bool:
         # no version was named: the server, or the count of a quota, was overtaken by others
         return request.content_type == MERGE_PATCH
     return request.idempotent
+
+
+def _unknown(err: Exception, kind: Kind, body: Object) -> AnswerLost:
+    name = body["metadata"]["name"]
+    return AnswerLost(f"{err}; it is not known whether {kind.name} `{name}` was created")
 
 
 def _too_many(err: Exception) -> bool:

@@ -1,7 +1,7 @@
 """What the words of MCAD and of the AppWrapper controller mean, and those of the cluster.
 
-https://github.com/project-codeflare/multi-cluster-app-dispatcher and
-https://project-codeflare.github.io/appwrapper/arch-controller/
+They are in https://github.com/project-codeflare/multi-cluster-app-dispatcher and
+https://github.com/project-codeflare/appwrapper, in the sources of their controllers.
 """
 
 from torchx.schedulers._core.causes import Cause, Rule
@@ -12,48 +12,52 @@ _LOOK = "kubectl describe appwrappers"
 RULES = (
     Rule(
         Cause.QUOTA,
-        r"insufficient quota|QuotaNotAvailable|quota (is )?not available|borrow",
+        r"Insufficient quota\b|(?-i:\bQuotaNotAvailable\b)",
         "a quota of its namespace or queue is used up",
         ("Wait for other jobs, or ask for less", _LOOK),
     ),
     Rule(
         Cause.UNSCHEDULABLE,
-        r"Insufficient resources to dispatch|couldn't assign flavors|AppWrapperNotRunnable"
-        r"|no (suitable|available) (node|flavor)",
+        r"Insufficient resources to dispatch|(?-i:\bPodsFailedScheduling\b)",
         "the cluster has not enough free for all of it",
         ("Ask for less, or wait", "kubectl describe nodes"),
     ),
     Rule(
         Cause.PRIORITY,
-        r"AwaitingHeadOfLine|FrontOfQueue|HeadOfLine|QueuedNotDispatched|waits? for its turn"
-        r"|QuotaReserved: Suspended|^Suspended\b",
+        r"^(?-i:AwaitingHeadOfLine|FrontOfQueue)\b",
         "others are before it in the queue",
         (_LOOK,),
     ),
     Rule(
+        Cause.TIME_LIMIT,
+        r"(?-i:\bDispatchDeadlineExceeded\b)",
+        "its time limit was reached",
+        ("Raise the limit, and save checkpoints",),
+    ),
+    Rule(
         Cause.RETRYING,
-        r"InsufficientPodsReady|ExcessiveSleeping|PodsReady.*(insufficient|false)|Resetting"
-        r"|requeu",
+        r"(?-i:\b(InsufficientPodsReady|MinPodsNotRunning|ExcessiveSleeping|AutopilotNoExecute)\b)",
         "not all of its pods came in time, and it is started again",
         (_LOOK,),
     ),
     Rule(
         Cause.BAD_OPTION,
-        r"CreateFailed|error creating|invalid resource|ItemCreationFailure|CanceledByWebhook",
+        r"^(?-i:CreateFailed): (?!.*exceeded quota)",
         "what it wraps could not be made",
         (_LOOK,),
     ),
     Rule(
         Cause.APP_ERROR,
-        r"FoundFailedPods|MaxRetryExceeded|PodsFailed|found failed pods",
+        r"^(?-i:FoundFailedPods|FailedComponent)\b",
         "a pod of it failed, and it has no restart left",
         ("torchx log {app}",),
     ),
     Rule(
-        Cause.PREEMPTED,
-        r"PreemptedByKueue|Workload.*(preempted|evicted)",
-        "it was evicted to make room",
-        ("Run it again, or with a higher priority",),
+        Cause.KILLED,
+        r"^(?-i:MissingComponent)\b",
+        "something that it wraps was deleted by somebody else",
+        (_LOOK,),
     ),
     *CLUSTER,
 )
+"""Of AppWrappers, and of what they wrap."""

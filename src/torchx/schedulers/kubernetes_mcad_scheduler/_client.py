@@ -24,6 +24,7 @@ from torchx.schedulers._kube.client import MARK, KubeClient
 from torchx.schedulers._kube.errors import (
     AlreadyExists,
     ApiError,
+    ConfigError,
     MissingKind,
     NotFound,
     NotSent,
@@ -78,7 +79,7 @@ def submit(kube: KubeClient, job: KubernetesMCADJob) -> None:
         except AlreadyExists as err:
             msg = f"{err}; there is an app `{job.app_id}` already, submit again for another name"
             raise _NameTaken(msg) from None
-        except (ApiError, NotSent, Untrusted):
+        except (ApiError, ConfigError, NotSent, Untrusted):
             raise  # it was not made
         except BaseException:
             with suppress(TorchXError):

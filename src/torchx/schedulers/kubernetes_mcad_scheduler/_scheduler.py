@@ -26,7 +26,7 @@ from torchx.workspace.docker_workspace import DockerWorkspaceMixin
 from ._names import get_unique_truncated_appid
 from ._options import Opts
 from ._request import Facts, KubernetesMCADJob, build_request, render_request
-from ._states import READER, is_going, is_over, why_not, wrapper_state
+from ._states import READER, is_going, is_over, needs_nobody, why_not, wrapper_state
 
 if TYPE_CHECKING:
     from torchx.schedulers._kube.apps.look import Looked
@@ -265,6 +265,13 @@ class KubernetesMCADScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         if looked is not None and not any(map(ended_mark, looked.app.jobs.values())):
             home, _, _ = self._clusters.place(snapshot.app_id)
             end_pods(self._clusters.kube(home), looked)
+
+    def needs_watcher(self, app_id: str) -> bool:
+        """Whether the rest of the app is ended after a failure only while somebody waits for it."""
+        if not super().needs_watcher(app_id):
+            return False
+        looked = self._looked(app_id)
+        return looked is None or not needs_nobody(looked.app)
 
     def remove(self, snapshot: AppSnapshot) -> None:
         """Removes the AppWrapper and its pods, and what was noted of it."""

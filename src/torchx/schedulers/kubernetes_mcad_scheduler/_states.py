@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from torchx.schedulers._kube.apps.app import App, NotedRole, Object, ended_mark
-from torchx.schedulers._kube.apps.snapshots import Fate, Reader
+from torchx.schedulers._kube.apps.indexed import fails_as_a_whole
+from torchx.schedulers._kube.apps.snapshots import Fate, Reader, condition_words
 from torchx.schedulers.api import AppState
 
 JOB_STATE: Mapping[str, AppState] = {
@@ -53,6 +54,14 @@ def is_over(wrapper: Object) -> bool:
     return phase_of(wrapper) in ("Failed", "Succeeded", "Completed", "Deleted")
 
 
+def needs_nobody(app: App) -> bool:
+    """Whether the cluster ends all of the app when one replica has failed for good: one Job ends
+    its pods, where pods by themselves end no other ones."""
+    parts = [part for job in app.jobs.values() for part in job["spec"].get("components") or ()]
+    specs = [part["template"]["spec"] for part in parts if part["template"]["kind"] == "Job"]
+    return len(specs) == 1 and fails_as_a_whole(specs[0])
+
+
 def is_going(app: App) -> bool:
     """Whether the AppWrapper is being deleted."""
     return any("deletionTimestamp" in wrapper["metadata"] for wrapper in app.jobs.values())
@@ -90,23 +99,26 @@ def failure_of(wrapper: Object) -> str:
 
 
 def why_not(wrapper: Object) -> str:
-    """The last message of its conditions, such as why it is not dispatched; empty for none."""
+    """What its conditions last say, such as why it is not dispatched; empty for nothing."""
     status = wrapper.get("status") or {}
     conditions: list[Mapping[str, Any]] = [*(status.get("conditions") or ())]
-    told = [c for c in conditions if c.get("message") and not _is_usual(c)]
-    if not told:
-        return ""
-    latest = told[-1]
-    return f"{latest.get('reason', '')}: {latest['message']}".strip(": ")
+    told = [c for c in conditions if _is_told(c, c is conditions[-1])]
+    return condition_words(told[-1]) if told else ""
 
 
-def _is_usual(item: Mapping[str, Any]) -> bool:
-    """Whether it says that all is well."""
-    if item.get("type") == "Unhealthy":
-        return item.get("status") == "False"
-    return item.get("type") in _OF_V1BETA2
+def _is_told(item: Mapping[str, Any], last: bool) -> bool:
+    """Whether a condition says what is wrong; some do by their reason alone."""
+    kind = item.get("type")
+    if kind == "Unhealthy":
+        return item.get("status") != "False"
+    if kind in _QUEUED:
+        return last
+    return bool(item.get("message")) and kind not in _OF_V1BETA2
 
 
-_OF_V1BETA2 = ("QuotaReserved", "ResourcesDeployed", "PodsReady", "Unhealthy", "DeletingResources")
+_QUEUED = ("Queueing", "HeadOfLine")
+"""Of ``v1beta1``; they stay in the list when the queue is over."""
+_OF_V1BETA2 = ("QuotaReserved", "ResourcesDeployed", "PodsReady", "DeletingResources")
+"""They say how far it is."""
 
 READER = Reader(fate_of, failure_of, restarts_of, "AppWrappers")

@@ -30,7 +30,7 @@ from ._kinds import JOB_FEATURES, KINDS, ObjectKind, has_kueue, kind_for_queue
 from ._options import Opts
 from ._plan import Facts
 from ._request import KubernetesJob, build_request, render_request
-from ._states import ends_itself, is_over
+from ._states import is_over, needs_nobody
 
 if TYPE_CHECKING:
     from torchx.schedulers._kube.apps.app import App
@@ -126,7 +126,7 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         if self._clusters.reachable(home):  # it says why not
             logger.info("the objects are not checked, as there is no cluster to ask")
             return
-        from ._client import validate
+        from ._launch import validate
 
         try:
             validate(self._clusters.kube(home).hurried(_VALIDATION_S), job)
@@ -140,7 +140,7 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
             JobStartError: if another app has the name.
             BackendUnavailable: if the cluster cannot be reached.
         """
-        from ._client import submit
+        from ._launch import submit
 
         job = dryrun_info.request
         self.push_images(job.images_to_push)
@@ -310,7 +310,7 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         """Whether the rest of the app is ended after a failure only while somebody waits for it."""
         if not super().needs_watcher(app_id):
             return False
-        return not all(map(ends_itself, self._app(app_id).jobs.values()))
+        return not needs_nobody(self._app(app_id))
 
     def _end(self, snapshot: AppSnapshot, word: str, spared: Iterable[str]) -> None:
         from ._client import end

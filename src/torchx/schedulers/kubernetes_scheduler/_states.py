@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from torchx.schedulers._kube.apps.app import App, NotedRole, Object, condition, ended_mark
+from torchx.schedulers._kube.apps.indexed import fails_as_a_whole
 from torchx.schedulers._kube.apps.reasons import parse_indexes
 from torchx.schedulers._kube.apps.snapshots import (
     FAILURES_ANNOTATION,
@@ -213,3 +214,10 @@ def ends_itself(obj: Object) -> bool:
     if obj.get("kind") == "JobSet":
         return True
     return any("PodFailed" in str(policy) for policy in obj["spec"].get("policies") or ())
+
+
+def needs_nobody(app: App) -> bool:
+    """Whether the cluster ends all of the app when one replica has failed for good: a Job ends its
+    own role only, which is enough for an app of one."""
+    objects = [*app.jobs.values()]
+    return len(objects) == 1 and (ends_itself(objects[0]) or fails_as_a_whole(objects[0]["spec"]))

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from torchx.errors import BackendUnavailable
 from torchx.schedulers._core.log_query import LogChunk, LogQuery
 from torchx.schedulers._core.snapshot import ReplicaKey
+from torchx.schedulers._core.waiting import wait_until
 
 from . import _client, _logs, _notes
 from ._job import Notes
@@ -103,13 +104,10 @@ class Apps:
         if not before or _settling(_view(app_id, folder)):
             time.sleep(min(timeout_s, _client.MIN_INTERVAL_S))
             return
-        pause_s = 0.05
-        deadline = time.monotonic() + min(timeout_s, _LONGEST_WAIT_S)
-        while (left_s := deadline - time.monotonic()) > 0:
-            time.sleep(min(pause_s, left_s))
-            pause_s = min(1.3 * pause_s, 0.5)
-            if _notes.modified_ns(folder) != before:
-                return
+        wait_until(
+            lambda: _notes.modified_ns(folder) != before,
+            min(timeout_s, _LONGEST_WAIT_S),
+        )
 
     def _know_folder(self, app_id: str, folder: str) -> None:
         if len(self._folders) >= _KNOWN_FOLDERS:

@@ -9,6 +9,7 @@ from torchx._startup.lazy_logger import get_logger
 from torchx.errors import BackendUnavailable, InvalidInput
 from torchx.schedulers._core.logs import LogChunk, LogQuery
 from torchx.schedulers._core.snapshot import AppSnapshot, ReplicaKey
+from torchx.schedulers._core.waiting import wait_until
 from torchx.schedulers.ids import random_id
 from torchx.specs.api import AppState, is_terminal
 
@@ -201,13 +202,10 @@ class Apps:
             # what is left is done by Slurm itself, which is asked once a second
             time.sleep(min(timeout_s, 1.0))
             return
-        pause_s = 0.05
-        deadline = time.monotonic() + min(timeout_s, _LONGEST_WAIT_S)
-        while (left_s := deadline - time.monotonic()) > 0:
-            time.sleep(min(pause_s, left_s))
-            pause_s = min(1.3 * pause_s, 0.5)
-            if _notes.modified_ns(_notes.notes_dir(job_dir, app_id)) != before:
-                return
+        wait_until(
+            lambda: _notes.modified_ns(_notes.notes_dir(job_dir, app_id)) != before,
+            min(timeout_s, _LONGEST_WAIT_S),
+        )
 
     # -- logs -------------------------------------------------------------------------------
 

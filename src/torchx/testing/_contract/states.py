@@ -10,7 +10,7 @@ import pytest
 
 from torchx.runner import Runner
 from torchx.schedulers.api import AppDef, Scheduler
-from torchx.specs.api import AppState, AppStatus, macros
+from torchx.specs.api import AppState, AppStatus, is_terminal, macros
 from torchx.testing._contract.jobs import APP, ContractParts, Jobs
 
 FAILS_BESIDE_ONE_THAT_RUNS = f"[ {macros.replica_id} = 0 ] && exec sleep 3600; exit 3"
@@ -105,6 +105,26 @@ class StateContract(ContractParts):
             states = [replica.state for replica in status.roles[0].replicas]
             assert states == [AppState.CANCELLED, AppState.FAILED]
         assert [(f.role, f.replica, f.exit_code) for f in jobs.failed(app_id)] == [("worker", 1, 3)]
+
+    @pytest.mark.parametrize("roles", [1, 2])
+    def test_a_launch_that_nobody_watches_ends_the_others_or_is_known_to_need_someone(
+        self, scheduler: Scheduler[Any], jobs: Jobs, roles: int
+    ) -> None:
+        """It is what ``torchx run --detach`` says."""
+        self.need_option(scheduler, "on_failure")
+        app = jobs.sh(FAILS_BESIDE_ONE_THAT_RUNS, num_replicas=2)
+        if roles == 2:
+            jobs.need("multi_role")
+            stays = jobs.role("sleep", "3600", name="stays")
+            app = AppDef(APP, [stays, jobs.role("sh", "-c", "exit 3", name="fails")])
+        app_id = jobs.start(app)
+        if not scheduler.needs_watcher(app_id):
+            assert jobs.end(app_id).state is AppState.FAILED
+            return
+        assert not scheduler.features.ends_on_failure
+        jobs.until(lambda: jobs.failed(app_id))
+        assert not is_terminal(jobs.describe(app_id).state)
+        assert watch(scheduler, app_id).state is AppState.FAILED
 
     def test_the_others_go_on_if_the_option_says_so(
         self, scheduler: Scheduler[Any], jobs: Jobs

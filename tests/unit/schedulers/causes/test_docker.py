@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.unit.schedulers.causes.corpus import CASES_AT_LEAST, Case, check
+from tests.unit.schedulers.causes.corpus import CASES_AT_LEAST, INVENTED, Case, check
 from tests.unit.schedulers.docker.fake_daemon import row
 from torchx.schedulers._core.snapshot import AppSnapshot
 from torchx.schedulers.docker_scheduler._causes import RULES
@@ -14,7 +14,9 @@ from torchx.schedulers.docker_scheduler._states import (
 )
 
 REAL = "recorded, Docker 20.10.24"
-EXIT = "https://docs.docker.com/engine/containers/run/#exit-status"
+EXIT = "https://manpages.debian.org/experimental/docker-cli/docker-container-exec.1.en.html"
+CODES = "src/torchx/schedulers/_core/exits.py"
+STATES = "src/torchx/schedulers/docker_scheduler/_states.py"
 SHIM = (
     "failed to create shim task: OCI runtime create failed: runc create failed:"
     " unable to start container process: "
@@ -36,6 +38,15 @@ CASES = [
     Case("unschedulable", REAL,
          ended(128, 'error gathering device information while adding custom device "/dev/nope":'
                " no such file or directory")),
+    Case("unschedulable", "https://github.com/NVIDIA/nvidia-container-toolkit/issues/154",
+         ended(128, SHIM + "error during container init: error running hook #0: error running hook: exit status 1, stdout: ,"
+               " stderr: Auto-detected mode as 'legacy' nvidia-container-cli: initialization error: load library failed:"
+               " libnvidia-ml.so.1: cannot open shared object file: no such file or directory: unknown")),
+    Case("unschedulable", "https://github.com/NVIDIA-NeMo/labs-molt/issues/88",
+         ended(128, "unknown or invalid runtime name: nvidia")),
+    Case("bad-option", "https://github.com/docker/for-mac/issues/1114",
+         ended(128, "driver failed programming external connectivity on endpoint quota (08bb): Error starting userland proxy:"
+               " Bind for 0.0.0.0:49161 failed: port is already allocated")),
     Case("out-of-memory", REAL, ended(137, OOMKilled=True)),
     Case("mount", REAL,
          ended(128, 'invalid mount config for type "bind": bind source path does not exist: /nope/x')),
@@ -48,17 +59,21 @@ CASES = [
     Case("bad-option", REAL, ended(128, "network nosuchnet not found")),
     Case("launch-failed", REAL, ended(127), "sh: 1: nope: not found\n"),
     Case("app-error", EXIT, ended(127), "cannot reach the database\n"),
-    Case("killed", EXIT, ended(137)),
-    Case("killed", EXIT, ended(143)),
-    Case("app-error", EXIT, ended(3)),
-    Case("app-error", EXIT, ended(139)),
+    Case("killed", CODES, ended(137)),
+    Case("killed", CODES, ended(143)),
+    Case("app-error", CODES, ended(3)),
+    Case("app-error", CODES, ended(139)),
     Case("app-error", REAL, ended(1), TRACE + "ValueError: loss is NaN\n"),
-    Case("out-of-memory", "https://pytorch.org/docs/stable/notes/cuda.html", ended(1),
+    Case("out-of-memory", "https://github.com/pytorch/pytorch/issues/16417", ended(1),
          TRACE + "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB.\n"),
-    Case("held", "https://docs.docker.com/reference/cli/docker/container/pause/", ("paused", {})),
-    Case("starting", "https://docs.docker.com/reference/cli/docker/container/ls/", ("created", {})),
-    Case("none", EXIT, ended(0)),
-    Case("unknown", EXIT, ended(128, "a message of tomorrow")),
+    Case("held", STATES, ("paused", {})),
+    Case("starting", STATES, ("created", {})),
+    Case("none", CODES, ended(0)),
+    Case("unknown", INVENTED, ended(128, "a message of tomorrow")),
+    Case("unknown", INVENTED, ended(128, 'the container "no such image" of `pull access denied` does not start')),
+    Case("unknown", INVENTED, ended(128, "container quota-oom-mount is no-such-device-like")),
+    Case("app-error", INVENTED, ended(1), "no such image: retrying\npull access denied for oom\n"),
+    Case("killed", INVENTED, ended(137), "OOM: 0, out of memory: never\n"),
 ]  # fmt: skip
 
 

@@ -239,8 +239,9 @@ class _Handler(BaseHTTPRequestHandler):
         if fault.after is not None:
             taken = self.rfile.read(fault.after)
             upload = self.registry.uploads.get(self.path.split("?")[0].rpartition("/")[2])
-            if upload is not None:
-                upload += bytes(len(taken)) if fault.spoil else taken
+            with self.registry.lock:
+                if upload is not None:
+                    upload += bytes(len(taken)) if fault.spoil else taken
             self._hang_up()
             return False
         if not fault.status:
@@ -377,14 +378,10 @@ class _Handler(BaseHTTPRequestHandler):
         elif self.command == "PATCH":
             self._patch(repo, name, upload)
         elif self.command == "PUT":
-            upload += self._body()
-            if digest_of(bytes(upload)) != self.query["digest"]:
+            if self._complete(repo, name, upload):
+                self._reply(201)
+            else:
                 self._error(400, "DIGEST_INVALID", "provided digest did not match")
-                return
-            with registry.lock:
-                registry.add_blob(repo, bytes(upload))
-                del registry.uploads[name]
-            self._reply(201)
         elif self.command == "DELETE":
             del registry.uploads[name]
             self._reply(204)
@@ -394,18 +391,29 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._reply(204, b"", self._progress(repo, name, upload))
 
+    def _complete(self, repo: str, name: str, upload: bytearray) -> bool:
+        """Keeps the blob if it is the one that was promised."""
+        rest = self._body()
+        with self.registry.lock:
+            upload += rest
+            data = bytes(upload)
+            if digest_of(data) != self.query["digest"]:
+                return False
+            self.registry.add_blob(repo, data)
+            self.registry.uploads.pop(name, None)
+            return True
+
     def _patch(self, repo: str, name: str, upload: bytearray) -> None:
         if int(self.headers["Content-Length"]) > self.registry.most_body:
             self.close_connection = True
             self._reply(413, b"<html>too large</html>")
             return
         start = int(self.headers.get("Content-Range", "0-").partition("-")[0])
-        data = self._body()
-        if start != len(upload):
-            self._reply(416, b"", self._progress(repo, name, upload))
-            return
-        upload += data
-        self._reply(202, b"", self._progress(repo, name, upload))
+        data = self._body()  # of one that breaks, a part: another one may have followed it
+        with self.registry.lock:
+            fits = start == len(upload)
+            upload += data if fits else b""
+        self._reply(202 if fits else 416, b"", self._progress(repo, name, upload))
 
     def _progress(self, repo: str, name: str, upload: bytearray) -> dict[str, str]:
         return {

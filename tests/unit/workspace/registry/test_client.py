@@ -291,7 +291,8 @@ def test_token_log_in_asks_for_what_is_needed(
     assert list(registry.tokens.values()) == [["repository:team/out:pull,push"]]
     with connect(registry, mount_from="team/base") as client:
         client.find_manifest("1")
-    assert [*registry.tokens.values()][1] == [
+    scopes = [*registry.tokens.values()]
+    assert scopes[1] == [
         "repository:team/out:pull,push",
         "repository:team/base:pull",
     ]

@@ -3,17 +3,18 @@
 https://kubernetes.io/docs/tasks/debug/debug-application/debug-pods/
 """
 
+from torchx.schedulers._core.cause_rules import WAIT
 from torchx.schedulers._core.causes import Cause, Rule
 
 _EVENTS = "kubectl get events --sort-by=.lastTimestamp"
 _NODES = "kubectl describe nodes"
 
 RULES = (
-    # images
+    # images; reasons are words of their own case, which no object's name can have
     Rule(
         Cause.IMAGE_PULL,
-        r"(ErrImagePull|ImagePullBackOff|InvalidImageName|ErrImageNeverPull|RegistryUnavailable"
-        r"|ImageInspectError|SignatureValidationFailed)",
+        r"(?-i:\b(ErrImagePull|ImagePullBackOff|InvalidImageName|ErrImageNeverPull"
+        r"|RegistryUnavailable|ImageInspectError|SignatureValidationFailed)\b)",
         "its image cannot be pulled",
         (
             "Check the name of the image, and the secret for its registry: `-cfg image_secret=...`",
@@ -24,23 +25,28 @@ RULES = (
     # mounts and configuration
     Rule(
         Cause.MOUNT,
-        r"FailedMount|FailedAttachVolume|MountVolume\.|unbound immediate PersistentVolumeClaims"
-        r"|persistentvolumeclaim \"?(?P<claim>[\w.-]+)\"? not found|volume node affinity conflict"
-        r"|VolumeMountsNotSupported",
+        r"(?-i:\b(FailedMount|FailedAttachVolume|VolumeMountsNotSupported)\b)|\bMountVolume\."
+        r"|unbound immediate PersistentVolumeClaims"
+        r"|persistentvolumeclaim \"?(?P<claim>[\w.-]+)\"? not found"
+        r"|^pvc \S+ is not found|: pvc \S+ is not found"
+        r"|nodes are available: \d+ node\(s\) (had volume node affinity conflict"
+        r"|didn't match PersistentVolume's node affinity|had no available volume zone"
+        r"|exceed max volume count|did not have enough free storage)\.(\s|$)",
         "a volume cannot be mounted",
         ("kubectl get pvc", _EVENTS),
     ),
     Rule(
         Cause.BAD_OPTION,
-        r"CreateContainerConfigError"
+        r"(?-i:\bCreateContainerConfigError\b)"
         r"|(configmap|secret|serviceaccount) \"?[\w.-]+\"? (is )?not found"
-        r"|error looking up service account|is forbidden: (?!exceeded)|InvalidSpec",
+        r"|couldn't find key \S+ in (ConfigMap|Secret)"
+        r"|error looking up service account|is forbidden: (?!exceeded)|(?-i:\bInvalidSpec\b)",
         "its request names something that is not there, or is not allowed",
         (_EVENTS, "torchx doctor -s kubernetes"),
     ),
     Rule(
         Cause.LAUNCH_FAILED,
-        r"ContainerCannotRun|CreateContainerError|RunContainerError|StartError"
+        r"(?-i:\b(ContainerCannotRun|CreateContainerError|RunContainerError|StartError)\b)"
         r"|executable file not found",
         "its container could not be started",
         ("See that the command is in the image", _EVENTS),
@@ -48,37 +54,58 @@ RULES = (
     # how it ended
     Rule(
         Cause.OUT_OF_MEMORY,
-        r"\bOOMKilled\b|^out of memory$|low on resource: memory",
+        r"(?-i:\bOOMKilled\b)|^out of memory$",
         "it used more memory than it was given",
         ("Raise memMB in the role's resource, or use less",),
     ),
     Rule(
+        Cause.OUT_OF_MEMORY,
+        r"low on resource: memory",
+        "its node was low on memory, and it used more than it had asked for",
+        ("Raise memMB in the role's resource, or use less",),
+    ),
+    Rule(
         Cause.DISK_FULL,
-        r"low on resource: ephemeral-storage|ephemeral local storage usage exceeds"
+        r"ephemeral local storage usage exceeds|exceeded its local ephemeral storage limit"
         r"|Usage of EmptyDir volume",
         "it used more disk than it may",
         ("Write to a volume, or ask for more ephemeral storage",),
     ),
     Rule(
+        Cause.DISK_FULL,
+        r"low on resource: (ephemeral-storage|inodes)",
+        "its node was low on disk space",
+        ("Write to a volume, or ask for more ephemeral storage", "Run it again with retries"),
+    ),
+    Rule(
+        Cause.UNSCHEDULABLE,
+        r"(?-i:\bOutOf(cpu|memory|ephemeral-storage|pods|\S*/\S+)\b)"
+        r"|Node didn't have enough resource",
+        "its node had no room for it any more when it came",
+        ("Run it again with retries", _NODES),
+    ),
+    Rule(
         Cause.TIME_LIMIT,
-        r"DeadlineExceeded|deadline exceeded|active longer than specified deadline",
+        r"^(\S+: )?(?-i:DeadlineExceeded: )|^deadline exceeded\b"
+        r"|active (on the node )?longer than (the )?specified deadline",
         "its time limit was reached",
         ("Raise the limit, and save checkpoints",),
     ),
     Rule(
-        Cause.PREEMPTED,
-        r"\bPreempt(ed|ing|ionByScheduler)\b|PreemptionByScheduler|EvictionByEvictionAPI|DeletionByTaintManager"
-        r"|TerminationByKubelet|\bEvicted\b|WorkloadEvicted",
-        "its pod was evicted to make room, or to empty its node",
-        ("Run it again with retries, or with a higher priority", _EVENTS),
-    ),
-    Rule(
         Cause.NODE_LOST,
-        r"NodeLost|NodeShutdown|node (is )?(was )?(not ready|shut(ting)? down)"
-        r"|Terminated: Pod was terminated in|DeletionByPodGC|node .*(unreachable|not found)"
-        r"|Shutdown: |NodeFailure",
+        r"(?-i:\b(NodeLost|NodeShutdown|DeletionByPodGC|NodeFailures?)\b)|(?-i:^Shutdown: )"
+        r"|in response to imminent node shutdown|rejected as the node is shutting down"
+        r"|\bnode \S+ (is |was )?(unreachable|not ready|not found)\b",
         "the node that it ran on was lost",
         ("Run it again with retries", _NODES),
+    ),
+    Rule(
+        Cause.PREEMPTED,
+        r"(?-i:\b(Preempted|Preempting|PreemptionByScheduler|EvictionByEvictionAPI"
+        r"|DeletionByTaintManager|DeletionByDeviceTaintManager|TerminationByKubelet"
+        r"|WorkloadEvicted)\b)|(?-i:\bEvicted:)|(?-i:^Evicted$)",
+        "its pod was evicted to make room, or to empty its node",
+        ("Run it again with retries, or with a higher priority", _EVENTS),
     ),
     Rule(
         Cause.UNKNOWN,
@@ -89,17 +116,40 @@ RULES = (
     # queues and quotas
     Rule(
         Cause.QUOTA,
-        r"exceeded quota|insufficient (unused )?quota|quota.* (exceeded|insufficient)"
-        r"|exceeds? .*(nominal )?quota|limited: .*used:",
+        r"exceeded quota: |insufficient unused quota|queue resource quota insufficient",
         "a quota of its namespace or queue is used up",
         ("kubectl describe resourcequota", "Wait for other jobs, or ask for less"),
     ),
     Rule(
         Cause.QUEUE_LIMIT,
-        r"(Local|Cluster)Queue .*(not found|doesn't exist|inactive)"
-        r"|Queue .* (is )?not (open|found)",
-        "its queue is not there, or takes no jobs now",
+        r"insufficient quota for \S+ in flavor|unavailable in ClusterQueue",
+        "it asks for more than its queue ever has",
+        ("kubectl describe clusterqueues", "Ask for less, or choose another `-cfg queue=...`"),
+    ),
+    Rule(
+        Cause.QUEUE_LIMIT,
+        r"(Local|Cluster)Queue \S+ (not found|doesn't exist|is inactive)"
+        r"|namespace doesn't match ClusterQueue selector",
+        "its queue is not there, or takes no jobs from here now",
         ("kubectl get localqueues", "Choose another `-cfg queue=...`"),
+    ),
+    Rule(
+        Cause.QUEUE_LIMIT,
+        r"^(?-i:(Cluster|Local)QueueStopped: )",
+        "its queue was stopped",
+        ("kubectl get localqueues", "Choose another `-cfg queue=...`"),
+    ),
+    Rule(
+        Cause.RETRYING,
+        r"^(?-i:PodsReadyTimeout: )|exceeded the PodsReady timeout",
+        "not all of its pods became ready in time, and it waits for its turn again",
+        (_EVENTS,),
+    ),
+    Rule(
+        Cause.HELD,
+        r"^(?-i:Deactivated: )|the workload is deactivated",
+        "somebody has taken it out of its queue",
+        ("kubectl get workloads",),
     ),
     Rule(
         Cause.PRIORITY,
@@ -110,32 +160,50 @@ RULES = (
     # placement
     Rule(
         Cause.UNSCHEDULABLE,
-        r"Insufficient (?P<what>[\w/-]+(\.[\w/-]+)*)",
+        r"node(s are available|s are unavailable): \d+ Insufficient (?P<what>[\w/-]+(\.[\w/-]+)*)"
+        r"\.?(\s|$)",
         "no node has enough {what} free",
         ("Ask for less, or wait: " + _NODES,),
     ),
     Rule(
         Cause.UNSCHEDULABLE,
-        r"untolerated taint|had taint|didn't match (Pod's )?node (affinity|selector)"
-        r"|node\(s\) (were|was) unschedulable|Too many pods|no nodes available"
-        r"|pod (anti-?)?affinity|didn't have free ports|topology spread",
+        r"\d+/\d+ nodes are available|all nodes are unavailable|no nodes available to schedule"
+        r"|couldn't assign flavors to pod set",
         "no node fits what it asks for",
         ("See its node selector, tolerations and resource: " + _NODES,),
     ),
-    Rule(Cause.HELD, r"SchedulingGated", "a scheduling gate holds its pods", (_EVENTS,)),
+    Rule(
+        Cause.RESOURCES,
+        r"resource in cluster is overused",
+        "what it needs is in use",
+        (*WAIT, _NODES),
+    ),
+    Rule(
+        Cause.UNSCHEDULABLE,
+        r"tasks in gang unschedulable",
+        "its pods do not all fit at the same time",
+        ("Ask for less, or wait: " + _NODES,),
+    ),
+    Rule(
+        Cause.HELD,
+        r"(?-i:\bSchedulingGated\b)",
+        "a scheduling gate holds its pods",
+        (_EVENTS,),
+    ),
     Rule(
         Cause.RETRYING,
-        r"CrashLoopBackOff",
+        r"(?-i:\bCrashLoopBackOff\b)",
         "its container keeps failing, and starts again later and later",
         ("torchx log {app}",),
     ),
     Rule(
         Cause.LAUNCH_FAILED,
-        r"FailedCreate(PodSandBox|PodContainer)?\b|network plugin|CNI",
+        r"(?-i:\bFailedCreate(PodSandBox|PodContainer)?: )",
         "its pods cannot be made",
         (_EVENTS,),
     ),
 )
+"""Of pods, their events, Jobs, JobSets, Volcano's groups and Kueue's workloads."""
 
 REFUSALS = (
     Rule(

@@ -1,5 +1,6 @@
 """Builds Indexed Jobs of roles: one template of a pod for all replicas of a role. Pure."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from torchx.errors import InvalidInput
@@ -167,6 +168,11 @@ def limits_of_failures(role: Role, end: bool) -> dict[str, int]:
     if end:
         limits["maxFailedIndexes"] = spare
     return limits
+
+
+def fails_as_a_whole(job_spec: Mapping[str, Any]) -> bool:
+    """Whether a Job ends all its pods when as many have failed for good as it allows."""
+    return job_spec.get("backoffLimit") == 0 or "maxFailedIndexes" in job_spec
 
 
 def limits_of_last_failure(end: bool) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from torchx._startup.lazy_logger import get_logger
@@ -21,6 +22,11 @@ from .snapshots import Reader, attempt_of, build_snapshot, replica_of
 _FIRST_LINES_S = 0.5
 """How soon after a log was begun its first lines have arrived, if there are any."""
 
+_NO_FILE = (
+    b"unable to retrieve container logs for ",
+    b"failed to try resolving symlinks in path ",
+)
+"""Words of a node, without a time, as the log of a container whose file is deleted."""
 _NAMED = 5
 """Replicas that a message names, of many that it is about."""
 _NONE = AppState.UNKNOWN
@@ -56,9 +62,15 @@ def read_logs(
         else:
             yield from batched(_all_now(reader))
     if missing := plan.without_pods():
-        more = f" and {len(missing) - _NAMED} others" if len(missing) > _NAMED else ""
-        names = ", ".join(f"`{role}/{k}`" for role, k in missing[:_NAMED])
-        logger.warning("no logs of %s%s: the pods are deleted, or never ran", names, more)
+        _warn_of_missing(app_id, tuple(missing))
+
+
+@lru_cache(maxsize=256)  # what looks for the cause of a failure reads the same logs again
+def _warn_of_missing(app_id: str, missing: Sequence[ReplicaKey]) -> None:
+    """Says once which replicas of an app have no logs."""
+    more = f" and {len(missing) - _NAMED} others" if len(missing) > _NAMED else ""
+    names = ", ".join(f"`{role}/{k}`" for role, k in missing[:_NAMED])
+    logger.warning("no logs of %s%s: the pods are deleted, or never ran", names, more)
 
 
 def _one_by_one(chunks: Iterator[LogChunk]) -> Iterator[LogChunk]:
@@ -132,12 +144,16 @@ def _lines(chunk: PodLines, latest_ns: int) -> list[tuple[int, bytes]]:
     container = chunk.source.container
     prefix = b"" if container == _tag(chunk.source).main else f"{container} ".encode()
     found = []
+    gone = chunk.end == "gone"
     for time_ns, text in chunk.timed():
+        if time_ns is None and text.startswith(_NO_FILE):
+            gone = True
+            continue
         latest_ns = latest_ns if time_ns is None else time_ns
         found.append((latest_ns, b"%b%b\n" % (prefix, text)))
-    if chunk.unended and found:
+    if chunk.unended and found and not gone:
         found[-1] = (found[-1][0], found[-1][1][:-1])
-    if chunk.end == "gone":
+    if gone:
         logger.warning("the cluster has deleted the rest of the log of pod `%s`", chunk.source.pod)
     return found
 

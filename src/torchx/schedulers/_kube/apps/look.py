@@ -146,11 +146,15 @@ def queue_says(kube: KubeClient, namespace: str, job: Object) -> str:
     """Why Kueue does not let an object start."""
     for workload in _workloads(kube, namespace, job):
         for item in (workload.get("status") or {}).get("conditions") or ():
-            if item.get("type") in ("QuotaReserved", "Evicted") and item.get("message"):
-                if item["type"] == "QuotaReserved" and item["status"] == "True":
-                    continue
+            # one that is false tells what was before
+            tells = _TELLING.get(item.get("type", "")) == item.get("status")
+            if tells and item.get("message"):
                 return f"{item.get('reason', '')}: {item['message']}"
     return ""
+
+
+_TELLING = {"QuotaReserved": "False", "Evicted": "True"}
+"""Conditions of workloads that say why they wait, and the status in which they do."""
 
 
 def leave_queue(kube: KubeClient, namespace: str, job: Object) -> None:
