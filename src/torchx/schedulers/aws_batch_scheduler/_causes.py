@@ -1,4 +1,4 @@
-"""What the reasons of Batch and of ECS mean, why jobs wait and why they ended.
+"""Rules for the reasons of Batch and ECS: why jobs wait and why they ended.
 
 https://docs.aws.amazon.com/batch/latest/userguide/job_stuck_in_runnable.html has those of waits,
 https://github.com/aws/amazon-ecs-agent the errors of containers.

@@ -1,7 +1,7 @@
-"""What SageMaker's reasons mean, why training jobs wait and why they failed.
+"""Rules for SageMaker's reasons: why training jobs wait and why they failed.
 
-https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_SecondaryStatusTransition.html has the
-states. The reasons of failures are listed nowhere; these were shown by those who got them.
+https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_SecondaryStatusTransition.html lists
+the states. Reasons of failures are not documented; these were reported by users.
 """
 
 from torchx.schedulers._aws.refusals import NO_CREDENTIALS, NOT_ALLOWED, REFUSED

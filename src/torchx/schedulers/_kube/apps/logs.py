@@ -1,4 +1,4 @@
-"""Logs of the pods of an app: which there are, and their lines in the order of time."""
+"""Reads the logs of an app's pods, with lines ordered by time."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ from .look import select
 from .snapshots import Reader, attempt_of, build_snapshot, replica_of
 
 _FIRST_LINES_S = 0.5
-"""How soon after a log was begun its first lines have arrived, if there are any."""
+"""Seconds within which the first lines of an opened log arrive, if there are any."""
 
 _NO_FILE = (
     b"unable to retrieve container logs for ",
@@ -28,7 +28,7 @@ _NO_FILE = (
 )
 """Words of a node, without a time, as the log of a container whose file is deleted."""
 _NAMED = 5
-"""Replicas that a message names, of many that it is about."""
+"""Most replicas named in a message."""
 _NONE = AppState.UNKNOWN
 
 logger = get_logger(__name__)
@@ -43,17 +43,17 @@ def read_logs(
     kind: Kind,
     reader_of_app: Reader,
 ) -> Iterator[LogChunk]:
-    """Whole lines of these replicas.
+    """Yields whole lines of these replicas.
 
     Args:
-        start: what a look at the app has given, if there was one just before.
-        kind: of the main objects of the app, which ``reader_of_app`` reads.
+        start: the result of a query of the app, if there was one just before.
+        kind: kind of the app's main objects, which ``reader_of_app`` parses.
     """
     selections = select(kind, *app_id.split(":", 1))
     plan = Plan(app_id, replicas, query.attempt, selections, reader_of_app)
     known = {selection: start.get(selection) for selection in selections}
     with LogReader(kube, known, plan, query) as reader:
-        # lines that are chosen by their time must come one by one
+        # lines filtered by time must be yielded one by one
         ranged = (query.since_ns, query.until_ns) != (None, None)
         batched = _one_by_one if ranged else joined
         if query.follow:
@@ -78,7 +78,7 @@ def _one_by_one(chunks: Iterator[LogChunk]) -> Iterator[LogChunk]:
 
 
 class Tag(NamedTuple):
-    """What a log is of.
+    """The source of a log.
 
     Args:
         main: name of the container that runs the role's program.
@@ -89,7 +89,7 @@ class Tag(NamedTuple):
 
 
 class Plan:
-    """Says which logs there are to read, whenever the objects of the app have changed."""
+    """Returns the logs to read, whenever the objects of the app have changed."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class Plan:
         self._attempt = attempt
         self._ended: set[ReplicaKey] = set()
         self.begun_s: dict[LogSource, float] = {}
-        """When the log was there first."""
+        """When the log first existed."""
 
     def __call__(self, view: View) -> LogPlan:
         jobs, pods = (view(selection) for selection in self._selections)
@@ -122,7 +122,7 @@ class Plan:
         return LogPlan([*self.begun_s], ended=self._replicas & states.keys() <= self._ended)
 
     def without_pods(self) -> list[ReplicaKey]:
-        """The replicas that have ended and of which there was no log."""
+        """Returns the replicas that have ended without a log."""
         there = {source.tag.key[:2] for source in self.begun_s if isinstance(source.tag, Tag)}
         return sorted(self._ended - there)
 
@@ -140,7 +140,7 @@ class Plan:
 
 
 def _lines(chunk: PodLines, latest_ns: int) -> list[tuple[int, bytes]]:
-    """Lines with their times, those of containers beside the role's own behind their name."""
+    """Returns lines with times; prefixes those of other containers with the container's name."""
     container = chunk.source.container
     prefix = b"" if container == _tag(chunk.source).main else f"{container} ".encode()
     found = []
@@ -169,7 +169,7 @@ def _key(chunk: PodLines) -> LogKey:
 
 
 def _all_now(reader: LogReader) -> Iterator[LogChunk]:
-    """What there is of all replicas, in the order of time."""
+    """Yields the current lines of all replicas, by time."""
     chunks: dict[LogSource, list[PodLines]] = {}
     for chunk in reader:
         chunks.setdefault(chunk.source, []).append(chunk)
@@ -193,7 +193,7 @@ def _stream(chunks: Sequence[PodLines]) -> Iterator[LogChunk]:
 def _followed(
     reader: LogReader, plan: Plan, replicas: Sequence[ReplicaKey]
 ) -> Iterator[Iterator[LogChunk]]:
-    """Lines of several replicas as they come, in the order of time but for what comes late."""
+    """Yields lines of several replicas as they arrive, by time except for late ones."""
     merge = Merge([LogKey(role, k) for role, k in replicas])
     first = {key: order for order, key in enumerate(replicas)}
     orders: dict[LogSource, int] = {}
@@ -218,7 +218,7 @@ def _followed(
 
 
 def _expect_no_more(merge: Merge, plan: Plan, first: Mapping[ReplicaKey, int]) -> None:
-    """Does not wait for the first lines of replicas that have none."""
+    """Stops waiting for the first lines of replicas that have none."""
     if not first:
         return
     now = time.monotonic()
