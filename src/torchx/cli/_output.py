@@ -227,13 +227,15 @@ def stdout() -> "TextIO":
     return sys.stdout
 
 
-def write(stream: "TextIO", text: str) -> None:
-    """Writes to the stream at once.
+def write(stream: "TextIO | None", text: str) -> None:
+    """Writes to the stream at once; nothing where it was closed before the command began.
 
     Raises:
         BrokenPipeError: if nobody reads it any more.
         UnwritableOutput: if it cannot be written, as on a full disk.
     """
+    if stream is None:
+        return
     try:
         stream.write(text)
         stream.flush()
