@@ -35,7 +35,7 @@ def build(figures: dict[str, float], root: Path) -> None:
         import docker
 
         client = docker.from_env()
-    except Exception:  # noqa: BLE001  # whatever is missing, these figures are left out
+    except Exception:  # noqa: BLE001 - whatever is missing, these figures are left out
         return
     with contextlib.closing(client):
         client.api.import_image_from_data(

@@ -101,6 +101,7 @@ class UnknownAppException(TorchXError):
             f"Unknown app = {app_handle}. Did you forget to call session.run()?"
             " Otherwise, the app may have already finished and purged by the scheduler"
         )
+        self.app_handle = app_handle
 
 
 class UnresolvedApp(UnknownName):

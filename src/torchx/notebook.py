@@ -49,7 +49,7 @@ def workspacefile(line: str, cell: str) -> None:
         raise IsADirectoryError(msg)
     fs.makedirs(fs._parent(target), exist_ok=True)
     fs.pipe_file(target, cell.encode())
-    print(f"Added {path} to workspace {_WORKSPACE}")  # noqa: T201  the answer to the magic
+    print(f"Added {path} to workspace {_WORKSPACE}")  # noqa: T201 - the answer to the magic
 
 
 def load_ipython_extension(shell: object) -> None:

@@ -38,6 +38,15 @@ def test_a_picture_holds_what_was_on_the_screen() -> None:
 
 
 @pytest.mark.parametrize("path", PICTURES, ids=lambda path: path.stem)
+def test_every_picture_has_colours_for_light_and_for_dark_pages(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    light, dark = text[: text.index("</style>")].split("@media (prefers-color-scheme: dark)")
+    for name in {name for names in re.findall(r' class="([^"]+)"', text) for name in names.split()}:
+        assert f".{name} " in light or f".{name}," in light
+        assert f".{name} " in dark or f".{name}," in dark or name == "b"
+
+
+@pytest.mark.parametrize("path", PICTURES, ids=lambda path: path.stem)
 def test_every_picture_is_drawn_whole(path: Path) -> None:
     root = ElementTree.fromstring(path.read_text(encoding="utf-8"))
     assert any(node.tag.endswith("}text") for node in root.iter())

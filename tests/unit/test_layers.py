@@ -5,6 +5,7 @@ Imports inside functions count, those for type checkers alone do not.
 
 import ast
 import itertools
+import re
 from collections.abc import Callable, Iterable, Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -101,11 +102,9 @@ MODULES = Modules(SRC)
 
 
 def unit(module: str) -> str:
-    """The room that a module is in: a package below ``torchx``, one scheduler, one of the parts
-    that schedulers share, a module of ``torchx.util``, which has no subject of its own."""
+    """The room that a module is in: a package below ``torchx``, one scheduler, or one of the parts
+    that schedulers share."""
     parts = module.split(".")
-    if parts[:2] == ["torchx", "util"]:
-        return ".".join(parts[:3])
     if parts[:2] == ["torchx", "schedulers"] and len(parts) > 2:
         apart = parts[2].endswith("_scheduler") or parts[2] in ("_core", "_kube", "_aws")
         return ".".join(parts[:3]) if apart else "torchx.schedulers"
@@ -120,11 +119,17 @@ def found_by(rule: Callable[[Import], bool]) -> list[str]:
     return [f"{i} (line {i.line})" for i in MODULES.imports if rule(i)]
 
 
-def test_no_circle_between_packages() -> None:
+def top(module: str) -> str:
+    """The module or package right below ``torchx``."""
+    return ".".join(module.split(".")[:2])
+
+
+@pytest.mark.parametrize("room", [top, unit])
+def test_no_circle_between_packages(room: Callable[[str], str]) -> None:
     graph: dict[str, set[str]] = {}
     for found in MODULES.imports:
-        if found.target in MODULES.files and unit(found.target) != unit(found.module):
-            graph.setdefault(unit(found.module), set()).add(unit(found.target))
+        if found.target in MODULES.files and room(found.target) != room(found.module):
+            graph.setdefault(room(found.module), set()).add(room(found.target))
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as err:
@@ -133,9 +138,24 @@ def test_no_circle_between_packages() -> None:
             str(i)
             for a, b in itertools.pairwise(circle)
             for i in MODULES.imports
-            if (unit(i.module), unit(i.target)) == (a, b)
+            if (room(i.module), room(i.target)) == (a, b)
         ]
         pytest.fail("\n".join([" -> ".join(circle), *steps]))
+
+
+def test_schedulers_are_of_the_shape_that_contributors_are_told() -> None:
+    text = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    table = text.partition("| file | or |")[2].partition("\n\n")[0]
+    rows = [row.split("|")[1:3] for row in table.splitlines()[2:]]
+    always, often = (
+        {*re.findall(r"`(\w+)\.py`", " ".join(column))} for column in zip(*rows, strict=True)
+    )
+    packages = [path for path in (SRC / "schedulers").glob("*_scheduler") if path.is_dir()]
+    assert len(packages) >= 8
+    files = [{path.stem for path in package.glob("*.py")} for package in packages]
+    assert set.intersection(*files) == always
+    shared = {name for own in files for name in own if sum(name in other for other in files) > 1}
+    assert shared == always | often
 
 
 def core_imports_too_much(found: Import) -> bool:
@@ -262,6 +282,10 @@ PRIVATE_ELSEWHERE = {
     "torchx.schedulers.slurm_scheduler._scheduler -> torchx.workspace._copies",
     # the source of a job is an archive like the context of an image
     "torchx.schedulers.aws_sagemaker_scheduler._source -> torchx.workspace._tar",
+    # `torchx doctor` asks registries as those do that put images there
+    "torchx.schedulers._image_checkups -> torchx.workspace._registry._auth",
+    "torchx.schedulers._image_checkups -> torchx.workspace._registry._client",
+    "torchx.schedulers._image_checkups -> torchx.workspace._registry._reference",
     # rooms of one subject each, that share the width of a terminal
     "torchx.cli._help -> torchx.util._terminal",
     "torchx.cli._look -> torchx.util._terminal",

@@ -29,6 +29,7 @@ COMMAND = "each command loads what it needs, the front door nothing of the other
 COMPLETION = "a completion loads what the word at hand needs"
 PLUGINS = "plugins are looked for only where a name is not built in"
 CLIENT = "dry runs talk to no backend; `run --detach` reads no logs"
+FEW = "of few records none is removed"
 FAILURE = "loaded to say what went wrong"
 TEXT = "loaded to print for people or to show the recorded request"
 COMPONENT = "docstrings and sources of components are read for help and for parsing only"
@@ -66,6 +67,7 @@ LISTED = [
     Waits("torchx.cli._handles", "torchx.schedulers.local_*", "a whole handle needs no records"),
     Waits("torchx.cli.*", "torchx.errors", FAILURE),
     Waits("torchx.cli._reader", "torchx.cli._errors", FAILURE),
+    Waits("torchx.cli._errors", "torchx.cli.cmd_base", FAILURE),
     Waits("torchx.*", "torchx._secrets", "values are masked where they are shown"),
     Waits("torchx._startup.foreign_code", "torchx.errors", FAILURE),
     Waits("torchx._startup.plugin_lookup", "torchx._startup.foreign_code", PLUGINS),
@@ -88,7 +90,8 @@ LISTED = [
     Waits("torchx.schedulers.api", "torchx.schedulers._core.explaining", FAILURE),
     Waits("torchx.schedulers.*_scheduler._scheduler", "torchx.schedulers.*_scheduler._*", CLIENT),
     Waits("torchx.schedulers.*_scheduler._*", "torchx.schedulers._kube.*", CLIENT),
-    Waits("torchx.schedulers.*_scheduler._*", "torchx.schedulers._aws.*", CLIENT),
+    Waits("torchx.schedulers.*_scheduler._*", "torchx._aws.*", CLIENT),
+    Waits("torchx.schedulers.local_*._launch", "torchx.schedulers.local_*._prune", FEW),
     Waits("torchx.schedulers.local_*._execute", "torchx.schedulers.local_*._client", CLIENT),
     Waits("torchx.schedulers._kube.*", "torchx.schedulers._kube.*", CLIENT),
     Waits("torchx.schedulers.local_scheduler._compat", "torchx.schedulers.local_*", CLIENT),
@@ -123,7 +126,12 @@ LISTED = [
     Waits("torchx.workspace.*", "torchx.workspace.*", WORKSPACE),
     Waits("torchx.workspace.*", "torchx._projects.listing", WORKSPACE),
     Waits("torchx.workspace.*", "torchx._docker", WORKSPACE),
-    Waits("torchx.workspace._ecr", "torchx.schedulers._aws.*", "for registries of AWS alone"),
+    Waits(
+        "torchx.schedulers._image_checkups",
+        "torchx.workspace._registry.*",
+        "for images that are not on this machine",
+    ),
+    Waits("torchx.workspace._ecr", "torchx._aws.*", "for registries of AWS alone"),
     Waits("torchx.tracker.mlflow", "torchx.*", RUN),
 ]
 

@@ -1,8 +1,9 @@
 """Dataclasses that take little time to define, for the modules that every command imports.
 
 ``light_dataclass`` stands for ``dataclasses.dataclass``: its classes have the same fields,
-constructor, equality, repr, hash and signature, for ``replace``, ``asdict`` and subclasses as well.
-It takes a tenth of the time to define one, in three ways:
+constructor, equality, repr, hash and signature, for ``replace``, ``asdict``, pickle and subclasses
+as well. A dry run on ``local_cwd`` defines some 30 of them, and takes 75 ms of processor time in
+place of 87. It takes a tenth of the time to define one, in three ways:
 
 - ``dataclass`` compiles the source text of some four methods for each class. Here a constructor is
   compiled when the first instance is made, and the other methods are the same for all classes.
@@ -10,6 +11,9 @@ It takes a tenth of the time to define one, in three ways:
   more methods, and six times as long to make an instance.
 - ``dataclasses`` is imported without ``inspect``, of which it uses a function or two in rare cases,
   and which takes 3 ms.
+
+There are no ``slots``, ``order`` or ``init=False``. That no field without a default stands behind
+one with it is not checked at the definition; a test does, for all classes of ours.
 """
 
 import sys
@@ -68,21 +72,24 @@ else:
         if "__init__" not in own:
             cls.__init__ = _first_init(cls)
             cls.__signature__ = _Signature(cls)
-        _process(cls)
+        _process(cls, frozen)
         cls.__dataclass_params__.frozen = frozen
         return cls
 
-    def _process(cls):
+    def _process(cls, frozen):
         """Has the fields found. Nothing but frozen classes may derive from frozen ones, and these
-        from nothing else: light ones say that they are, and do not while that is checked here."""
+        from nothing else: light ones say that they are, and do not while ``dataclass``, which is
+        not told of ``frozen``, looks at them."""
         light = [b for b in cls.__mro__[1:] if isinstance(vars(b).get("__signature__"), _Signature)]
-        frozen = [b for b in light if b.__dataclass_params__.frozen]
-        for base in frozen:
+        if any(base.__dataclass_params__.frozen is not frozen for base in light):
+            dataclass(init=False, repr=False, eq=False, frozen=frozen)(cls)  # raises a TypeError
+        frozen_bases = light if frozen else ()
+        for base in frozen_bases:
             base.__dataclass_params__.frozen = False
         try:
             dataclass(init=False, repr=False, eq=False)(cls)
         finally:
-            for base in frozen:
+            for base in frozen_bases:
                 base.__dataclass_params__.frozen = True
 
     @recursive_repr()

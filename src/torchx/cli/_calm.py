@@ -50,6 +50,7 @@ class CalmHandler(logging.StreamHandler):  # type: ignore[type-arg]  # generic f
         if took_s and hasattr(record, "calm_text"):
             record.calm_text = f"{record.calm_text} ({duration(took_s)})"
         super().emit(record)
+        _output.note_line()
         waits_for = getattr(record, "waits_for", "")
         if progress is not None and waits_for:
             progress.show(waits_for)

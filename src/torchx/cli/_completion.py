@@ -110,7 +110,7 @@ def _component_parser(name: str) -> argparse.ArgumentParser | None:
 
     try:
         return _create_args_parser(get_component(name).fn)
-    except Exception:  # noqa: BLE001  a component file may fail in any way; there is nothing to offer
+    except Exception:  # noqa: BLE001 - a component file may fail in any way; there is nothing to offer
         return None
 
 
@@ -157,7 +157,7 @@ def _below(package: str) -> Iterator[str]:
 
     try:
         spec = find_spec(package)
-    except Exception:  # noqa: BLE001  the package around it may fail in any way
+    except Exception:  # noqa: BLE001 - the package around it may fail in any way
         return
     if spec is None or spec.origin is None:
         return
@@ -207,7 +207,7 @@ def _options(prefix: str, **_: object) -> Iterable[str]:
         scheduler = _chosen_scheduler(shlex.split(os.environ["COMP_LINE"]))
         with get_runner() as runner:
             return [f"{head}{comma}{key}=" for key, _opt in runner.scheduler_run_opts(scheduler)]
-    except Exception:  # noqa: BLE001  an open quote, or a scheduler that cannot be made
+    except Exception:  # noqa: BLE001 - an open quote, or a scheduler that cannot be made
         return []
 
 

@@ -87,6 +87,12 @@ class Failure:
 def explain(err: BaseException) -> Failure:
     """Describes the exception in one message, with a hint where there is one."""
     kind = type(err).__name__
+    unknown = getattr(err, "app_handle", None)
+    if kind == "UnknownAppException" and unknown:  # in the words of the commands that look first
+        from torchx.cli.cmd_base import missing_app, parse_app_handle
+
+        scheduler, _, app_id = parse_app_handle(unknown)
+        return Failure(kind, *missing_app(scheduler, app_id), EXIT_FAILED)
     place = place_in_user_code(err)
     hint = _hint(err)
     if place:

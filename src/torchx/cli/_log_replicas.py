@@ -30,7 +30,7 @@ def print_replicas(
         read = replica_reader(runner, handle, role, replica, query)
         try:
             print_replica(printer, read, query, exceptions)
-        except Exception as err:  # noqa: BLE001  it is on the queue; a thread would print a traceback
+        except Exception as err:  # noqa: BLE001 - it is on the queue; a thread would print a traceback
             _output.log().debug("reading %s/%d ended", role, replica, exc_info=err)
 
     threads = [

@@ -36,7 +36,13 @@ class StartWait:
         if reason != self._reason:
             self._reason = reason
             shown = f"{status.state}: {reason}" if reason else f"{status.state}"
-            _output.log().info("Waiting for app `%s` to start: %s", self._target.app_id, shown)
+            app_id = self._target.app_id
+            extra = {
+                "app_state": status.state,
+                "app_text": f"{app_id} {shown}",
+                "waits_for": "waiting for its start",
+            }
+            _output.log().info("Waiting for app `%s` to start: %s", app_id, shown, extra=extra)
         self._pause()
 
     def is_away(self, err: BackendUnavailable) -> None:

@@ -45,6 +45,7 @@ class _Settings:
     logging_is_ours = False
     level = 20
     clear: "Callable[[], object] | None" = None
+    beside = 0
 
 
 _settings = _Settings()
@@ -161,6 +162,7 @@ def say(text: str) -> None:
     if sys.stderr is None:
         return
     make_room()
+    note_line()
     try:
         sys.stderr.write(f"{text}\n")
         sys.stderr.flush()
@@ -190,6 +192,16 @@ def _nowhere(_step: str) -> None:
 def before_writing(clear: "Callable[[], object]") -> None:
     """Has what passes on the terminal taken back before lines that stay are written."""
     _settings.clear = clear
+
+
+def note_line() -> None:
+    """Takes note that something stands on the terminal now beside what stdout got."""
+    _settings.beside += 1
+
+
+def lines_beside() -> int:
+    """How often something was written to the terminal beside what stdout got."""
+    return _settings.beside
 
 
 def make_room() -> None:
@@ -223,7 +235,7 @@ def out(text: str, end: str = "\n") -> None:
 def stdout() -> "TextIO":
     """Where results go: to nowhere if standard output was closed from the start."""
     if sys.stdout is None:
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  it stays open
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - it stays open
     return sys.stdout
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from torchx._words import did_you_mean
 from torchx.cli import _output, argparse_util
-from torchx.util._terminal import fitted_help, fitted_to, help_width
+from torchx.util._terminal import fitted_help, fitted_to, help_lines, help_width
 from torchx.version import __version__
 
 if TYPE_CHECKING:
@@ -48,6 +48,9 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
         width: int | None = None,
     ) -> None:
         super().__init__(prog, indent_increment, max_help_position, width or help_width())
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return help_lines(text, width)
 
 
 class Parser(argparse.ArgumentParser):

@@ -56,6 +56,23 @@ def advice(handle: str) -> str:
     )
 
 
+def interruption(signal: str, handle: str | None, launching: bool, attached: bool) -> str:
+    """What has become of the job of a run that a signal ended.
+
+    Args:
+        attached: the job ends with the command.
+    """
+    if not launching:
+        return f"interrupted by {signal} before the job was launched"
+    if attached:
+        job = name_of(handle) if handle else "(being launched)"
+        return f"job `{job}` was cancelled ({signal})"
+    if handle is None:
+        return f"interrupted by {signal} while the job was being launched, see `torchx list`"
+    ended = f"({signal} ended only this command)"
+    return f"job `{name_of(handle)}` keeps running {ended}; {advice(handle)}"
+
+
 class RunReport:
     """Tells of one run.
 

@@ -58,7 +58,7 @@ def log_thread(runner: Runner, handle: str, tee: bool) -> "Thread":
         told_by_others.set(True)  # by what waits for the end of the job meanwhile
         try:
             stream_logs(sys.stderr, runner, handle)
-        except Exception as err:  # noqa: BLE001  the job matters more than its log on the terminal
+        except Exception as err:  # noqa: BLE001 - the job matters more than its log on the terminal
             _output.log().warning("the logs could not be followed to the end: %s", err)
             _output.log().debug("traceback", exc_info=err)
 

@@ -25,12 +25,16 @@ def fitted(
     """
     limit = look.width if limit is None else limit
     used = [i for i in range(len(headers)) if i == 0 or any(row[i] for row in rows)]
-    widths = {i: max([len(headers[i]), *(printed_width(row[i]) for row in rows)]) for i in used}
+    natural = {i: max([len(headers[i]), *(printed_width(row[i]) for row in rows)]) for i in used}
+    widths = dict(natural)
     for i in flexible:
         if i in widths:
             widths[i] -= min(max(_total(widths) - limit, 0), max(widths[i] - _LEAST, 0))
     while len(widths) > 1 and _total(widths) > limit:
         widths.pop(max(widths))
+    for i in flexible:  # there is room again
+        if i in widths:
+            widths[i] += min(max(limit - _total(widths), 0), natural[i] - widths[i])
     if _total(widths) > limit:
         widths = dict.fromkeys(widths, limit)
     head = _GAP.join(headers[i].ljust(widths[i]) for i in widths)

@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
 
 from torchx.cli import _look, _output
 from torchx.cli._status_view import status_text
@@ -11,6 +12,7 @@ from torchx.schedulers.api import AppSnapshot, ListAppResponse, describe_failure
 from torchx.specs import AppState, AppStatus
 
 _LINES = 24
+_COLUMNS = 80
 
 
 class Screen:
@@ -18,16 +20,21 @@ class Screen:
 
     def __init__(self) -> None:
         self._shown = 0
+        self._beside = 0
         self.redraws = _look.is_terminal(sys.stdout) and os.environ.get("TERM") != "dumb"
 
     def show(self, text: str) -> None:
         """Draws the text where the last one was."""
         lines = text.split("\n")
-        most = _rows() - 1
-        if len(lines) > most:
-            lines = [*lines[: most - 1], f"... and {len(lines) - most + 1} more lines"]
-        up = f"\033[{self._shown}F\033[J" if self._shown else ""
-        self._shown = len(lines)
+        rows, columns = _size()
+        heights = [_height(line, columns) for line in lines]
+        if sum(heights) > rows - 1:
+            shown = sum(total <= rows - 2 for total in accumulate(heights))
+            lines = [*lines[:shown], f"... and {len(lines) - shown} more lines"]
+            heights = [*heights[:shown], 1]
+        in_place = self._shown and self._beside == _output.lines_beside()
+        up = f"\033[{self._shown}F\033[J" if in_place else ""  # else that is no longer the last
+        self._shown, self._beside = sum(heights), _output.lines_beside()
         _output.out(up + "\n".join(lines))
 
 
@@ -95,8 +102,15 @@ def changed_rows(
     return found + [(handle, "DELETED") for handle in before if handle not in left]
 
 
-def _rows() -> int:
+def _size() -> tuple[int, int]:
+    """Rows and columns of the terminal as it is, whatever ``COLUMNS`` says."""
     try:
-        return os.get_terminal_size(sys.stdout.fileno()).lines or _LINES
+        columns, rows = os.get_terminal_size(sys.stdout.fileno())
     except (AttributeError, OSError, ValueError):
-        return _LINES
+        columns = rows = 0
+    return rows or _LINES, columns or _COLUMNS
+
+
+def _height(line: str, columns: int) -> int:
+    """Rows that a line takes, which the terminal breaks if it is too long."""
+    return max(1, -(-_look.printed_width(line) // columns))

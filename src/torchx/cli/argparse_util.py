@@ -60,8 +60,8 @@ class torchxconfig(ArgOnceAction):
     """Takes its default from key `dest` of the section ``[cli:<subcmd>]``."""
 
     # read once per process; clients clear it to have the files read again
-    _subcmd_configs: dict[str, dict[str, str]] = {}  # noqa: RUF012  mutable and shared on purpose
-    _errors: dict[str, Exception] = {}  # noqa: RUF012  what could not be read, told when it matters
+    _subcmd_configs: dict[str, dict[str, str]] = {}  # noqa: RUF012 - mutable and shared on purpose
+    _errors: dict[str, Exception] = {}  # noqa: RUF012 - what could not be read, told when it matters
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class torchxconfig(ArgOnceAction):
             torchxconfig._errors.pop(subcmd, None)
             try:
                 found = config.get_configs(prefix="cli", name=subcmd)
-            except Exception as err:  # noqa: BLE001  whatever it is, help and version must work
+            except Exception as err:  # noqa: BLE001 - whatever it is, help and version must work
                 torchxconfig._errors[subcmd] = err
                 return {}
             torchxconfig._subcmd_configs[subcmd] = found

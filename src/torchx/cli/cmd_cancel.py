@@ -124,7 +124,7 @@ def state_of(runner: Runner, handle: str) -> tuple[AppState | None, bool]:
     """The state of the app as far as it can be had, and whether the scheduler knows no such app."""
     try:
         status = runner.status(handle)
-    except Exception as err:  # noqa: BLE001  the report is extra, the command itself tells errors
+    except Exception as err:  # noqa: BLE001 - the report is extra, the command itself tells errors
         _output.log().debug("no status of `%s`: %s", handle, err)
         return None, False
     return (None, True) if status is None else (status.state, False)

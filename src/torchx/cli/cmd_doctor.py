@@ -141,7 +141,7 @@ class _Task:
             self._results.put(neutral(f"not set up: {err}"))
         except TorchXError as err:
             self._results.put(broken(str(err).partition("\n")[0], ""))
-        except Exception as err:  # noqa: BLE001  a plugin may fail in any way, the others go on
+        except Exception as err:  # noqa: BLE001 - a plugin may fail in any way, the others go on
             self._results.put(broken(f"the check failed: {type(err).__name__}: {err}", ""))
 
     def result(self, deadline: float) -> "_Result":
@@ -213,7 +213,8 @@ def _text(rows: list[Row], options: list[str]) -> str:
             head = f"  {finding.verdict.value.ljust(7)} {check.ljust(width)}  "
         lines += _hanging(look, head, text, width + 6)
         if finding.fix and finding.verdict is not Verdict.OK:
-            lines += _fix(look, finding.fix, width + 6)
+            indent = 4 if _is_narrow(look, width + 6) else width + 6
+            lines += _fix(look, finding.fix, indent)
     if options:
         lines += ["", look.dim("# for .torchxconfig"), *options]
     return "\n".join(lines)
@@ -227,10 +228,15 @@ def _fix(look: Look, fix: str, indent: int) -> list[str]:
 
 def _hanging(look: Look, head: str, text: str, indent: int) -> list[str]:
     """The text behind the head; what is too long goes on below its beginning."""
-    if look.width < 2 * indent:
+    if _is_narrow(look, indent):
         return [head.rstrip(), *look.wrap(f"    {text}", "    ")]
     first, *rest = look.wrap(f"{' ' * indent}{text}", " " * indent)
     return [head + first.lstrip(), *rest]
+
+
+def _is_narrow(look: Look, indent: int) -> bool:
+    """Whether a column that begins there has no room."""
+    return look.width < 2 * indent
 
 
 def _option_lines(rows: list[Row]) -> list[str]:

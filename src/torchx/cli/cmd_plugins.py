@@ -5,6 +5,7 @@ from typing import Any
 
 from torchx._startup.lazy_logger import get_logger
 from torchx.cli import _arguments, _output
+from torchx.cli._look import Look
 from torchx.cli.cmd_base import SubCommand
 from torchx.util import entrypoints
 
@@ -132,7 +133,8 @@ def _print(described: dict[str, list[dict[str, Any]]]) -> None:
         where = f"{item['module']}" + (
             f" of {item['distribution']}" if item["distribution"] else ""
         )
-        _output.out(f"  {what + ': ' if what else ''}{where}: {item['error']}")
+        text = f"  {what + ': ' if what else ''}{where}: {item['error']}"
+        _output.out("\n".join(Look().wrap(text, "    ")))
 
 
 def _names(item: dict[str, Any]) -> str:

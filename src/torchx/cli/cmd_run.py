@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import sys
 from typing import TYPE_CHECKING, Any
 
 from torchx._startup import local_supervisor
@@ -12,7 +11,6 @@ from torchx.cli._component_line import component_errors, parse_component_apart
 from torchx.cli._run_args import (
     MISSING_COMPONENT_ERROR_MSG,
     TorchXRunArgs,
-    check_component_args,
     repeated_options,
     torchx_run_args_from_argparse,
     torchx_run_args_from_json,
@@ -32,7 +30,6 @@ from torchx.specs import (
     CfgVal,
     Workspace,
 )
-from torchx.specs.finder import get_component
 
 if TYPE_CHECKING:
     from threading import Thread
@@ -71,9 +68,6 @@ examples:
 
 # how long an interrupted command waits for the last lines of its job
 _LAST_LINES_S = 2
-
-# flags that go together with --stdin
-_BESIDE_STDIN = ("stdin", "dryrun", "json", "show_secrets", "log_level", "help")
 
 
 def _parse_component_name_and_args(
@@ -187,41 +181,19 @@ class CmdRun(SubCommand):
     def torchx_json_from_stdin(self, args: argparse.Namespace | None = None) -> dict[str, Any]:
         """The JSON object on stdin, read once; ends the command when it is something else."""
         if self._stdin_json is None:
-            import json
+            from torchx.cli._run_stdin import read_json
 
-            try:
-                data = json.load(sys.stdin)
-            except ValueError as err:
-                msg = f"stdin does not hold valid JSON: {err}"
-                _output.fail(msg, kind="InvalidInput", code=2)
-            if not isinstance(data, dict):
-                _output.fail(
-                    f"stdin must hold a JSON object, it holds a {type(data).__name__}",
-                    kind="InvalidInput",
-                    code=2,
-                )
-            self._stdin_json = data
+            self._stdin_json = read_json()
         if args is not None and args.dryrun:
             self._stdin_json["dryrun"] = True
         return self._stdin_json
 
     def verify_no_extra_args(self, args: argparse.Namespace) -> None:
         """Refuses flags beside ``--stdin`` that would say the same as the JSON."""
-        if not args.stdin:
-            return
-        extra = [
-            next(name for name in action.option_strings if name.startswith("--"))
-            for action in self._actions
-            if action.dest not in _BESIDE_STDIN
-            and getattr(args, action.dest) != self._parser().get_default(action.dest)
-        ]
-        if args.component_name_and_args:
-            extra.append("COMPONENT [ARGS]")
-        if extra:
-            names = ", ".join(extra)
-            self._parser().error(
-                f"with --stdin the configuration must come from JSON, leave out: {names}"
-            )
+        if args.stdin:
+            from torchx.cli._run_stdin import refuse_flags
+
+            refuse_flags(self._parser(), self._actions, args)
 
     def _parser(self) -> argparse.ArgumentParser:
         assert self._subparser is not None  # `add_arguments` comes before `run`
@@ -251,19 +223,9 @@ class CmdRun(SubCommand):
             self._submit(runner, run_args, args)
 
     def _args_from_stdin(self, runner: Runner, args: argparse.Namespace) -> TorchXRunArgs:
-        import json
+        from torchx.cli import _run_stdin
 
-        run_args = torchx_run_args_from_json(self.torchx_json_from_stdin(args))
-        opts = runner.scheduler_run_opts(run_args.scheduler)
-        run_args.scheduler_cfg = {
-            **run_args.scheduler_cfg,
-            **opts.cfg_from_json_repr(json.dumps(run_args.scheduler_args)),
-        }
-        if run_args.component_args and not run_args.component_args_str:
-            with component_errors(run_args):
-                component = get_component(run_args.component_name)
-            check_component_args(component.fn, run_args.component_name, run_args.component_args)
-        return run_args
+        return _run_stdin.run_args(runner, self.torchx_json_from_stdin(args))
 
     def _args_from_flags(self, runner: Runner, args: argparse.Namespace) -> TorchXRunArgs:
         args.scheduler = _arguments.check_scheduler(args.scheduler)
@@ -373,22 +335,10 @@ class CmdRun(SubCommand):
         """The last line of an interrupted run: what has become of the job."""
         import signal
 
-        from torchx.cli._run_report import advice, name_of
+        from torchx.cli._run_report import interruption
 
         name = signal.Signals(number).name
-        handle = self._handle
-        if not self._launching:
-            message = f"interrupted by {name} before the job was launched"
-        elif self._attached:
-            job = name_of(handle) if handle else "(being launched)"
-            message = f"job `{job}` was cancelled ({name})"
-        elif handle is None:
-            message = f"interrupted by {name} while the job was being launched, see `torchx list`"
-        else:
-            message = (
-                f"job `{name_of(handle)}` keeps running ({name} ended only this command);"
-                f" {advice(handle)}"
-            )
+        message = interruption(name, self._handle, self._launching, self._attached)
         _output.log().warning("%s", message)
         _output.error_json("Interrupted", message)
 

@@ -137,7 +137,7 @@ def _options(runner: Runner, name: str) -> runopts | Exception:
     """The options, or what kept the scheduler from telling them."""
     try:
         return runner.scheduler_run_opts(name)
-    except Exception as err:  # noqa: BLE001  a scheduler that cannot be made must not hide the others
+    except Exception as err:  # noqa: BLE001 - a scheduler that cannot be made must not hide the others
         return err
     except SystemExit as err:
         return RuntimeError(f"it calls `sys.exit({err.code!r})`")

@@ -71,7 +71,7 @@ class _SubCommands(dict[str, "Any"]):  # values: a loader, replaced by its SubCo
         return super().__iter__()
 
     def get(self, name: str, default: "Any" = None) -> "Any":
-        return self[name] if name in self else default  # noqa: SIM401  `dict.get` is this method
+        return self[name] if name in self else default  # noqa: SIM401 - `dict.get` is this method
 
     # dict declares view types of its own that cannot be named
     def values(self) -> "ValuesView[SubCommand]":  # type: ignore[override]  # see above
@@ -99,7 +99,7 @@ class _SubCommands(dict[str, "Any"]):  # values: a loader, replaced by its SubCo
     def _loads(self, name: str) -> bool:
         try:
             self[name]
-        except (Exception, SystemExit) as err:  # noqa: BLE001  a plugin may fail in any way
+        except (Exception, SystemExit) as err:  # noqa: BLE001 - a plugin may fail in any way
             _warn("skipped the command `%s`: %s", name, err)
             return False
         return True
@@ -153,7 +153,7 @@ def get_sub_cmds() -> dict[str, "SubCommand"]:
     cmds = get_default_sub_cmds()
     try:
         plugins = load_group(GROUP)
-    except Exception as err:  # noqa: BLE001  a broken installation must not take torchx along
+    except Exception as err:  # noqa: BLE001 - a broken installation must not take torchx along
         _warn("commands of plugins are not available: %s", err)
         plugins = {}
     loaders: dict[str, Any] = {name: _Loader(make) for name, make in (plugins or {}).items()}
@@ -181,7 +181,7 @@ def run_main(subcmds: dict[str, "SubCommand"], argv: list[str] | None = None) ->
         raise
     except BrokenPipeError:
         _output.close_stdout()
-    except BaseException as err:  # noqa: BLE001  the one place for exit codes
+    except BaseException as err:  # noqa: BLE001 - the one place for exit codes
         _exit(err)
 
 

@@ -6,10 +6,12 @@ program that has imported ``torchx.runner.events`` itself.
 """
 
 import sys
+from collections.abc import Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torchx._startup.plugin_lookup import any_plugins
+from torchx.specs.api import AppDef, AppHandle, parse_app_handle
 
 if TYPE_CHECKING:
     from torchx.runner.events import log_event
@@ -76,3 +78,30 @@ def _readable() -> bool:
     root = getattr(sys.modules.get("logging"), "root", None)
     manager = getattr(root, "manager", None)
     return manager is not None and _LOGGER in manager.loggerDict
+
+
+def note_app(log: "log_event | UnreadCall", app: AppDef | None, handle: AppHandle | None) -> None:
+    """Tells in the event of a call which app it was about."""
+    event = log._torchx_event
+    if handle is not None:
+        event.app_id = parse_app_handle(handle).app_id
+    if app is not None:
+        event.app_image = app.roles[0].image if app.roles else None
+        event.app_metadata = app.metadata
+
+
+def text_of(value: object) -> str | None:
+    """An argument of the call as an event has it."""
+    return None if value is None else str(value)
+
+
+def json_of(cfg: Any) -> str | None:
+    """Options as an event has them: without secrets, and only where events are read."""
+    if not cfg or not recorded():
+        return None
+    import json
+
+    from torchx._secrets import mask_data, mask_string
+
+    shown = mask_data(dict(cfg)) if isinstance(cfg, Mapping) else mask_string(str(cfg))
+    return json.dumps(shown, default=str)

@@ -28,12 +28,8 @@ class ExplainingVerbs(Session):
         Args:
             free: ``None`` as well where that takes more than the look that is under way.
         """
-        scheduler, app_id, backend = self._find(app_handle)
-        if free and not has_look(scheduler):
-            return None
-        with recorded_call("explain", backend, app_id):
-            found: Explanation | None = method_of(scheduler, "explain", backend)(app_id)
-            return found
+        found: Explanation | None = self._told("explain", app_handle, free)
+        return found
 
     def why(self, app_handle: AppHandle) -> "Explanation | None":
         """As ``explain``: the cause and its evidence that ``torchx why`` prints."""
@@ -45,12 +41,16 @@ class ExplainingVerbs(Session):
         Args:
             free: ``None`` as well where that takes more than the look that is under way.
         """
+        found: AppSnapshot | None = self._told("overview", app_handle, free)
+        return found
+
+    def _told(self, method: str, app_handle: AppHandle, free: bool) -> Any:
+        """What a method of the scheduler says of an app, unless that is not free."""
         scheduler, app_id, backend = self._find(app_handle)
         if free and not has_look(scheduler):
             return None
-        with recorded_call("overview", backend, app_id):
-            found: AppSnapshot | None = method_of(scheduler, "overview", backend)(app_id)
-            return found
+        with recorded_call(method, backend, app_id):
+            return method_of(scheduler, method, backend)(app_id)
 
     def checkups(
         self, scheduler: str, cfg: "Mapping[str, CfgVal] | None" = None

@@ -1,31 +1,20 @@
 """Verbs of the runner about what was launched."""
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from torchx._startup.dataclass import light_dataclass
 from torchx.runner._session import Session
 from torchx.schedulers.api import Scheduler
-from torchx.specs.api import AppDef, AppHandle, CfgVal
+from torchx.specs.api import AppHandle
 
 if TYPE_CHECKING:
+    from torchx.runner._requests import RecordedRequest
     from torchx.specs.api import AppDryRunInfo
-
-
-@light_dataclass(frozen=True)
-class RecordedRequest:
-    """What was launched: enough to launch it again."""
-
-    scheduler: str
-    app: AppDef
-    """With the images that were built; its workspaces are not built again."""
-    cfg: Mapping[str, CfgVal]
 
 
 class RecordVerbs(Session):
     """Reads back what was launched."""
 
-    def recorded(self, app_handle: AppHandle) -> RecordedRequest:
+    def recorded(self, app_handle: AppHandle) -> "RecordedRequest":
         """The request of an app that was launched by this user on this machine.
 
         Raises:

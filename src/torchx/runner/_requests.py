@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from torchx._home import home_dir
+from torchx._startup.dataclass import light_dataclass
 from torchx.errors import InvalidInput, UnknownName
-from torchx.runner._recorded import RecordedRequest
 from torchx.schedulers._core import records
 from torchx.settings import (
     ENV_TORCHX_INTERNAL_SESSION_ID,
@@ -15,7 +15,7 @@ from torchx.settings import (
     ENV_TORCHX_PARENT_RUN_ID,
 )
 from torchx.specs._serialize import app_from_json, app_to_json
-from torchx.specs.api import AppHandle
+from torchx.specs.api import AppDef, AppHandle, CfgVal
 
 if TYPE_CHECKING:
     from torchx.specs.api import AppDryRunInfo
@@ -27,6 +27,16 @@ _SPARE = 100
 _YOUNG_S = 86400.0
 _OURS = (ENV_TORCHX_JOB_ID, ENV_TORCHX_INTERNAL_SESSION_ID, ENV_TORCHX_PARENT_RUN_ID)
 """Variables that each launch sets anew."""
+
+
+@light_dataclass(frozen=True)
+class RecordedRequest:
+    """What was launched: enough to launch it again."""
+
+    scheduler: str
+    app: AppDef
+    """With the images that were built; its workspaces are not built again."""
+    cfg: Mapping[str, CfgVal]
 
 
 def read(scheduler: object, backend: str, app_id: str, app_handle: AppHandle) -> RecordedRequest:

@@ -10,7 +10,7 @@ from torchx._startup.lazy_logger import get_logger
 from torchx.errors import BackendUnavailable
 from torchx.runner import _prepare
 from torchx.runner._async_verbs import AsyncVerbs
-from torchx.runner._calls import UnreadCall, recorded, recorded_call
+from torchx.runner._calls import json_of, note_app, recorded_call, text_of
 from torchx.runner._changes import WatchVerbs
 from torchx.runner._ending import EndingVerbs
 from torchx.runner._explaining import explaining_refusals, has_look
@@ -31,7 +31,6 @@ from torchx.specs.api import (
     Workspace,
     macros,
     make_app_handle,
-    parse_app_handle,
 )
 from torchx.specs.builders import materialize_appdef
 from torchx.util.session import get_session_id_or_create_new
@@ -39,7 +38,6 @@ from torchx.util.types import none_throws
 from torchx.workspace.api import WorkspaceMixin
 
 if TYPE_CHECKING:
-    from torchx.runner.events import log_event
     from torchx.schedulers._core.portability import Finding
     from torchx.schedulers.api import (
         FailedReplica,
@@ -127,12 +125,12 @@ class Runner(AsyncVerbs, EndingVerbs, InsideVerbs, WatchVerbs, RecordVerbs):
         Raises:
             ValueError: and whatever else ``dryrun_component`` raises.
         """
-        with recorded_call("run_component", scheduler, workspace=_text(workspace)) as log:
+        with recorded_call("run_component", scheduler, workspace=text_of(workspace)) as log:
             info = self.dryrun_component(
                 component, component_args, scheduler, cfg, workspace, parent_run_id, **_if(strict)
             )
             handle = self.schedule(info)
-            _note_app(log, info.app, handle)
+            note_app(log, info.app, handle)
         return handle
 
     def dryrun_component(
@@ -194,19 +192,19 @@ class Runner(AsyncVerbs, EndingVerbs, InsideVerbs, WatchVerbs, RecordVerbs):
         dryrun: bool = False,
     ) -> "AppHandle | AppDryRunInfo[Any]":
         """Submits the app and returns its handle, or what would be submitted for ``dryrun``."""
-        with recorded_call("run", scheduler, workspace=str(workspace), runcfg=_json(cfg)) as log:
+        with recorded_call("run", scheduler, workspace=str(workspace), runcfg=json_of(cfg)) as log:
             info = self.dryrun(app, scheduler, cfg, workspace, parent_run_id)
             if dryrun:
-                _note_app(log, info.app, None)
+                note_app(log, info.app, None)
                 return info
             handle = self.schedule(info)
-            _note_app(log, info.app, handle)
+            note_app(log, info.app, handle)
         return handle
 
     def schedule(self, dryrun_info: "AppDryRunInfo[Any]") -> AppHandle:
         """Submits a dry run, with the changes that were made to its request."""
         scheduler = none_throws(dryrun_info._scheduler)
-        with recorded_call("schedule", scheduler, runcfg=_json(dryrun_info.cfg)) as log:
+        with recorded_call("schedule", scheduler, runcfg=json_of(dryrun_info.cfg)) as log:
             sched = self._scheduler(scheduler)
             with explaining_refusals(sched, scheduler):
                 app_id = sched.schedule(dryrun_info)
@@ -217,7 +215,7 @@ class Runner(AsyncVerbs, EndingVerbs, InsideVerbs, WatchVerbs, RecordVerbs):
 
             note_launch(handle)
             self._note_request(scheduler, app_id, dryrun_info)
-            _note_app(log, dryrun_info.app, handle)
+            note_app(log, dryrun_info.app, handle)
         return handle
 
     def dryrun(
@@ -256,7 +254,9 @@ class Runner(AsyncVerbs, EndingVerbs, InsideVerbs, WatchVerbs, RecordVerbs):
         for role in app.roles:
             _prepare.check_role(role)
             role.env.update(env)
-        with recorded_call("dryrun", scheduler, runcfg=_json(cfg), workspace=str(workspace)) as log:
+        with recorded_call(
+            "dryrun", scheduler, runcfg=json_of(cfg), workspace=str(workspace)
+        ) as log:
             sched = self._scheduler(scheduler)
             with explaining_refusals(sched, scheduler):
                 resolved = resolve_cfg(sched.run_opts(), cfg)
@@ -272,7 +272,7 @@ class Runner(AsyncVerbs, EndingVerbs, InsideVerbs, WatchVerbs, RecordVerbs):
                 _prepare.validate(sched, app, scheduler, resolved)
                 info = sched.submit_dryrun(app, resolved)
             info._scheduler = scheduler
-            _note_app(log, app, None)
+            note_app(log, app, None)
             log._torchx_event.app_id = app.name
         return info
 
@@ -412,27 +412,3 @@ class Runner(AsyncVerbs, EndingVerbs, InsideVerbs, WatchVerbs, RecordVerbs):
 def _if(strict: bool) -> dict[str, bool]:
     """The keyword, only where it says something: subclasses may not take it."""
     return {"strict": True} if strict else {}
-
-
-def _note_app(log: "log_event | UnreadCall", app: AppDef | None, handle: AppHandle | None) -> None:
-    event = log._torchx_event
-    if handle is not None:
-        event.app_id = parse_app_handle(handle).app_id
-    if app is not None:
-        event.app_image = app.roles[0].image if app.roles else None
-        event.app_metadata = app.metadata
-
-
-def _text(value: object) -> str | None:
-    return None if value is None else str(value)
-
-
-def _json(cfg: Any) -> str | None:
-    if not cfg or not recorded():
-        return None
-    import json
-
-    from torchx._secrets import mask_data, mask_string
-
-    shown = mask_data(dict(cfg)) if isinstance(cfg, Mapping) else mask_string(str(cfg))
-    return json.dumps(shown, default=str)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from torchx._words import closest
-from torchx.util._terminal import fitted_help, fitted_to, help_width
+from torchx.util._terminal import fitted_help, fitted_to, help_lines, help_width
 
 
 class TorchXArgumentHelpFormatter(
@@ -22,6 +22,9 @@ class TorchXArgumentHelpFormatter(
         width: int | None = None,
     ) -> None:
         super().__init__(prog, indent_increment, max_help_position, width or help_width())
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return help_lines(text, width)
 
     def _get_help_string(self, action: argparse.Action) -> str:
         text = action.help or ""

@@ -23,7 +23,7 @@ class DistributedTestCase(TestWithTmpDir):
             ModuleNotFoundError: if PyTorch is not installed.
         """
         try:
-            from torch.distributed.launcher.api import (  # type: ignore[import-not-found, unused-ignore]  # PyTorch is optional
+            from torch.distributed.launcher.api import (  # type: ignore[import-not-found,unused-ignore]  # PyTorch is optional
                 LaunchConfig,
                 elastic_launch,
             )

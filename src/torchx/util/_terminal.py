@@ -21,6 +21,18 @@ def help_width() -> int:
         return 78
 
 
+def help_lines(text: str, width: int) -> list[str]:
+    """Lines of whole words, as they are typed, where argparse itself breaks long ones.
+
+    >>> help_lines("one of kubernetes_mcad, lsf", 10)
+    ['one of', 'kubernetes_mcad,', 'lsf']
+    """
+    import textwrap
+
+    words = " ".join(text.split())
+    return textwrap.wrap(words, width, break_long_words=False, break_on_hyphens=False)
+
+
 def fitted_to(stream: "TextIO | None", text: str) -> str:
     """The text with lines that fit the terminal; as it is elsewhere."""
     try:

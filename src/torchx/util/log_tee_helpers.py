@@ -5,11 +5,10 @@ import queue
 import threading
 from typing import TYPE_CHECKING, TextIO
 
-from torchx.specs import AppDef
-
 if TYPE_CHECKING:
     from torchx.runner import Runner
     from torchx.schedulers.api import Stream
+    from torchx.specs import AppDef
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +47,7 @@ def tee_logs(
     )
 
 
-def _find_role_replicas(app: AppDef, role_name: str | None) -> list[tuple[str, int]]:
+def _find_role_replicas(app: "AppDef", role_name: str | None) -> list[tuple[str, int]]:
     """Every replica of a role, or of all roles for ``None``."""
     return [
         (role.name, k)

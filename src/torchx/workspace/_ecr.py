@@ -35,7 +35,7 @@ def request_login(host: str, region: str) -> tuple[str, str]:
         NotInstalled: without boto3.
         TorchXError: if AWS gives none, with its own words.
     """
-    from torchx.schedulers._aws.session import AwsService
+    from torchx._aws.session import AwsService
 
     logger.debug("asking AWS for a log-in to `%s`", host)
     try:

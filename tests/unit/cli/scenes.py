@@ -16,8 +16,8 @@ from torchx.testing.programs import Programs
 AWAY = "slurm_load_jobs error: Unable to contact slurm controller (connect failure)"
 JOB = """
 import torchx.specs as specs
-def train(image: str = "python:3.11", gpu: int = 0) -> specs.AppDef:
-    script = "for i in 1 2 3; do echo epoch $i; sleep 0.2; done"
+def train(image: str = "python:3.11", gpu: int = 0, epochs: int = 3) -> specs.AppDef:
+    script = f"for i in $(seq {epochs}); do echo epoch $i; sleep 0.2; done"
     return specs.AppDef("train", [
         specs.Role("trainer", image, entrypoint="sh", args=["-c", script], num_replicas=2,
                    resource=specs.Resource(1, gpu, 4096))])

@@ -185,3 +185,23 @@ def test_a_backend_that_is_away_is_waited_for_with_a_spinner(scene: Scenes) -> N
         raw = COLOUR.sub("", run.on_terminal(100).raw)
     assert raw.index("cannot be reached") < raw.index("\r\033[K⠋ waiting for `slurm`")
     assert raw.rindex("waiting for `slurm`") < raw.index("`slurm` answers again")
+
+
+def test_what_is_watched_is_drawn_anew_below_an_outage(scene: Scenes) -> None:
+    with scene("away") as run:
+        (_, leave), (_, come_back) = run.steps
+        words = [word for word in run.argv if word != "--log"]
+        launched = Scene((*words, "--epochs", "500"), run.env).off_terminal().text
+        found = re.search(r"^slurm://\S+$", launched, re.MULTILINE)
+        assert found is not None
+
+        def end() -> None:
+            assert Scene(("cancel", found[0]), run.env).off_terminal().code == 0
+
+        steps = (("RUNNING", leave), ("cannot be", come_back), ("answers again", end))
+        screen = Scene(("status", "--watch", found[0]), run.env, steps).on_terminal(100)
+    assert screen.code == 0
+    assert "CANCELLED" in screen.text
+    outage = screen.raw[screen.raw.index("cannot be") : screen.raw.index("CANCELLED")]
+    assert "answers again" in outage
+    assert "F\033[J" not in outage[: outage.index("answers again")]

@@ -1,6 +1,7 @@
 """``torchx status --watch`` and ``torchx list --watch``."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.unit.cli.terminal import ESCAPES, on_terminal, python_on_terminal
 from torchx.cli._watch import changes
 from torchx.components.utils import sh
 from torchx.errors import UnknownAppException
@@ -141,3 +143,25 @@ def wait_until(condition: Callable[[], bool]) -> None:
 def test_words_that_only_repeat_the_state_are_left_out() -> None:
     ended = AppSnapshot("7", native_state=AppState.CANCELLED, message="CANCELLED")
     assert changes(None, ended) == ["7 CANCELLED"]
+
+
+def test_lines_that_the_terminal_breaks_are_drawn_over_as_well(handle: str, gate: Path) -> None:
+    screen = on_terminal("status", "--watch", handle, columns=40, steps=[("RUNNING", gate.touch)])
+    assert screen.code == 0
+    first, *redrawn = re.split(r"\033\[(\d+)F\033\[J", screen.raw)
+    lines = ESCAPES.sub("", first).rstrip("\n").split("\n")
+    assert max(map(len, lines)) > 40  # the path of the logs
+    assert int(redrawn[0]) == sum(max(1, -(-len(line) // 40)) for line in lines)
+
+
+def test_what_is_higher_than_the_terminal_is_cut_with_a_count() -> None:
+    script = (
+        "from torchx.cli._watch import Screen\n"
+        "screen = Screen()\n"
+        "screen.show('\\n'.join(['x' * 50, *map(str, range(100))]))\n"
+        "screen.show('again')\n"
+    )
+    raw = python_on_terminal(script, columns=40).raw  # of 40 rows
+    shown, _, again = raw.partition("\033[39F\033[J")
+    assert shown.endswith("\n35\n... and 64 more lines\n")
+    assert again == "again\n"

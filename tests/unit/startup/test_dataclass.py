@@ -1,19 +1,26 @@
 """A light dataclass is a dataclass, in all but what its definition costs."""
 
+import ast
 import copy
 import dataclasses
+import importlib
 import inspect
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import torchx
 from torchx._startup.dataclass import field, light_dataclass
+
+SRC = Path(torchx.__file__).parent
+BOTH = pytest.mark.parametrize("decorate", [light_dataclass, dataclasses.dataclass])
 
 Decorator = Callable[..., Any]
 
@@ -181,7 +188,7 @@ def test_it_may_be_derived_from_another() -> None:
     assert vars(Known("a")) == {"name": "a", "inner": None}
 
 
-@pytest.mark.parametrize("decorate", [light_dataclass, dataclasses.dataclass])
+@BOTH
 def test_what_derives_from_a_frozen_one_is_frozen(decorate: Decorator) -> None:
     base = make_frozen(light_dataclass)
 
@@ -241,3 +248,199 @@ print(inspect.signature(WithoutText), sys.modules["inspect"].__name__)
     assert first == "False"
     assert second.split() == ["WithoutText(name:", "str)", "True"]
     assert third.split() == ["(name:", "str)", "->", "None", "inspect"]
+
+
+# -- as the standard library does, step by step -------------------------------------------------
+
+
+def error_of(define: Callable[[Decorator], Any], decorate: Decorator) -> tuple[type, str]:
+    with pytest.raises((TypeError, ValueError)) as raised:
+        define(decorate)
+    return raised.type, str(raised.value)
+
+
+def with_a_list_as_default(decorate: Decorator) -> None:
+    @decorate
+    class Wrong:
+        items: list[str] = []  # noqa: RUF012 - what is refused
+
+
+def with_a_field_without_type(decorate: Decorator) -> None:
+    @decorate
+    class Wrong:
+        items = field(default=1)
+
+
+def frozen_from_thawed(decorate: Decorator) -> None:
+    base = make(decorate)
+
+    @decorate(frozen=True)
+    class Wrong(base):  # type: ignore[misc,valid-type]  # made by a function
+        pass
+
+
+def thawed_from_frozen(decorate: Decorator) -> None:
+    base = make_frozen(decorate)
+
+    @decorate
+    class Wrong(base):  # type: ignore[misc,valid-type]  # made by a function
+        pass
+
+
+def replaced_by_an_unknown_name(decorate: Decorator) -> None:
+    dataclasses.replace(make(decorate)("a"), unknown=1)
+
+
+@pytest.mark.parametrize(
+    "define",
+    [
+        with_a_list_as_default,
+        with_a_field_without_type,
+        frozen_from_thawed,
+        thawed_from_frozen,
+    ],
+)
+def test_a_wrong_definition_is_refused_in_the_same_words(define: Callable[..., Any]) -> None:
+    assert error_of(define, light_dataclass) == error_of(define, dataclasses.dataclass)
+
+
+def test_a_wrong_replacement_is_refused_in_the_same_words() -> None:
+    kind, text = error_of(replaced_by_an_unknown_name, light_dataclass)
+    assert kind is TypeError
+    heavy = error_of(replaced_by_an_unknown_name, dataclasses.dataclass)[1]
+    assert text.rpartition(".")[2] == heavy.rpartition(".")[2]
+
+
+@pytest.mark.parametrize("option", ["slots", "order", "eq", "init", "kw_only"])
+def test_what_it_cannot_do_is_refused(option: str) -> None:
+    decorate: Any = light_dataclass
+    with pytest.raises(TypeError, match=option):
+        decorate(**{option: True})
+
+
+def test_frozen_is_left_to_type_checkers() -> None:
+    light, heavy = (make_frozen(d)("a") for d in (light_dataclass, dataclasses.dataclass))
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        heavy.name = "b"
+    light.name = "b"
+    assert light.name == "b"
+    assert light.__dataclass_params__.frozen is heavy.__dataclass_params__.frozen is True
+
+
+def test_equality_leaves_other_classes_to_the_other_side() -> None:
+    class Any_:
+        def __eq__(self, other: object) -> bool:
+            return True
+
+        __hash__ = None  # type: ignore[assignment]  # as for every class with an own equality
+
+    for made in (LIGHT("a"), HEAVY("a")):
+        assert made.__eq__(3) is NotImplemented
+        assert made == Any_()
+
+
+def test_equality_is_not_that_of_a_base() -> None:
+    @light_dataclass
+    class More(Known):
+        """Without a further field."""
+
+    assert More("a") != Known("a")
+    assert Known("a") != More("a")
+
+
+@BOTH
+def test_what_belongs_to_the_class_is_no_field(decorate: Decorator) -> None:
+    @decorate
+    class Counted:
+        """With an attribute of the class and one that is computed."""
+
+        made: ClassVar[int] = 7
+        name: str
+
+        @property
+        def upper(self) -> str:
+            return self.name.upper()
+
+    assert [f.name for f in dataclasses.fields(Counted)] == ["name"]
+    assert (Counted.made, Counted("a").upper) == (7, "A")
+    assert repr(Counted("a")).endswith("Counted(name='a')")
+
+
+@BOTH
+def test_it_is_matched_by_place(decorate: Decorator) -> None:
+    key = make_frozen(decorate)
+    match key("a", 3):
+        case key(name, index):
+            assert (name, index) == ("a", 3)
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_each_protocol_pickles_it_and_its_hash(protocol: int) -> None:
+    key = KnownKey("a", 2)
+    again = pickle.loads(pickle.dumps(key, protocol))
+    assert (again, hash(again), vars(again)) == (key, hash(key), vars(key))
+
+
+def test_pickling_makes_nothing_anew() -> None:
+    made = Checked("a")
+    assert pickle.loads(pickle.dumps(made)).checks == 1
+    assert copy.copy(made).checks == 1
+    assert dataclasses.replace(made).checks == 2
+
+
+@light_dataclass(frozen=True)
+class KnownKey:
+    """A class with a hash that pickle can find."""
+
+    name: str
+    index: int = 0
+
+
+@light_dataclass
+class Checked:
+    """Counts how often it was made."""
+
+    name: str
+    checks: int = 0
+
+    def __post_init__(self) -> None:
+        self.checks += 1
+
+
+# -- ours ---------------------------------------------------------------------------------------
+
+
+def light_classes() -> Iterator[tuple[str, str]]:
+    """Module and name of every light dataclass in the package."""
+    for path in sorted(SRC.rglob("*.py")):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if not isinstance(node, ast.ClassDef):
+                continue
+            if any("light_dataclass" in ast.unparse(d) for d in node.decorator_list):
+                parts = path.relative_to(SRC.parent).with_suffix("").parts
+                yield ".".join(parts), node.name
+
+
+def test_ours_are_found() -> None:
+    assert ("torchx.specs._resource", "Resource") in set(light_classes())
+
+
+@pytest.mark.parametrize(("module", "name"), [*light_classes()])
+def test_the_constructor_of_each_of_ours_is_that_of_a_dataclass(module: str, name: str) -> None:
+    """Above all: no field without a default behind one with it, which is not checked at start."""
+    cls = getattr(importlib.import_module(module), name)
+    assert all(f.init for f in dataclasses.fields(cls))
+    heavy = dataclasses.make_dataclass(
+        name,
+        [
+            (
+                f.name,
+                f.type,
+                dataclasses.field(
+                    default=f.default, default_factory=f.default_factory, kw_only=f.kw_only
+                ),
+            )
+            for f in dataclasses.fields(cls)
+        ],
+    )
+    assert str(inspect.signature(cls)) == str(inspect.signature(heavy))

@@ -452,6 +452,22 @@ def test_each_layer_has_a_line_on_a_terminal():
     )
 
 
+def test_lines_on_a_terminal_without_colours(monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    out = Terminal()
+    print_push_events(EVENTS, out)
+    assert "\033[2F\033[2Kdocker push one: Pushing" in out.getvalue()
+    assert not re.search(r"\033\[[0-9;]*m", out.getvalue())
+
+
+def test_a_terminal_that_cannot_move_gets_plain_lines(monkeypatch):
+    monkeypatch.setenv("TERM", "dumb")
+    out = Terminal()
+    print_push_events(EVENTS, out)
+    assert "\033" not in out.getvalue()
+    assert "docker push one: Pushing\n" in out.getvalue()
+
+
 def test_a_line_never_wraps():
     leader, follower = os.openpty()
     fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 10, 40, 0, 0))

@@ -1,2 +1,1 @@
-"""What schedulers on AWS share: sessions and calls, errors, logs of CloudWatch. Needs boto3 where
-something is called, and not before."""
+"""What schedulers on AWS share: the logs of CloudWatch, and checks of the installation."""

@@ -5,12 +5,11 @@ import importlib.util
 import time
 from collections.abc import Callable
 
+from torchx._aws.errors import AwsRefused, NoCredentials, NoRegion
+from torchx._aws.session import AwsService
 from torchx.errors import BackendUnavailable, TorchXError
 from torchx.schedulers._core.checkups import Checkup, Finding, broken, neutral, ok
 from torchx.schedulers._core.clocks import Limit, clock_finding, parse_http_date
-
-from .errors import AwsRefused, NoCredentials, NoRegion
-from .session import AwsService
 
 ServiceOf = Callable[[str | None, str | None], AwsService]
 """Gives the service of a region and a profile; ``None`` for the user's own settings."""

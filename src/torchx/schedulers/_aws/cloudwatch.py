@@ -15,6 +15,7 @@ seconds are asked for again, and what was given before is left out by its id.
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from torchx._aws.session import AwsService
 from torchx.schedulers._core.log_query import LogChunk, LogQuery
 from torchx.schedulers._core.logs import joined, merge_by_time
 from torchx.schedulers._core.snapshot import ReplicaKey
@@ -30,7 +31,6 @@ from .log_pages import (
     chunk_of,
     chunks_of,
 )
-from .session import AwsService
 
 __all__ = ["LogPlace", "LogPlan", "LogStream", "Look", "read_logs"]
 

@@ -4,9 +4,9 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
+from torchx._aws.errors import Throttled
 from torchx.schedulers._core.log_query import LogChunk, LogKey
 
-from .errors import Throttled
 from .log_pages import PAGE_EVENTS, LogPlan, LogReader, Look, chunk_of, chunks_of
 
 CALL_EVERY_S = 1.0

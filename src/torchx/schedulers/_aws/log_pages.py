@@ -4,11 +4,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from torchx._aws.errors import NotThere
+from torchx._aws.session import AwsService
 from torchx.schedulers._core.log_query import LogChunk, LogKey, LogQuery
 from torchx.schedulers._core.snapshot import ReplicaKey
-
-from .errors import NotThere
-from .session import AwsService
 
 PAGE_EVENTS = 10_000
 """The most that one answer holds."""

@@ -108,7 +108,14 @@ OUTPUT_RULES = (
     ),
     Rule(
         Cause.LAUNCH_FAILED,
-        r"(?P<command>[^\s:]+): (command )?not found|No such file or directory",
+        r"error while loading shared libraries: (?P<library>[^\s:]+): cannot open",
+        "the library `{library}` of its program is not there where it runs",
+        ("Install it in the image, or set LD_LIBRARY_PATH", _READ),
+        frozenset({127}),
+    ),
+    Rule(
+        Cause.LAUNCH_FAILED,
+        r"(?P<command>[^\s:]+): (command )?not found|: No such file or directory$",
         "its command was not found where it runs",
         ("See that the command is in the image and on PATH there", _READ),
         frozenset({127}),

@@ -106,6 +106,17 @@ def _check_text(role: Role, where: str, value: object) -> None:
         raise InvalidInput(msg) from None
 
 
+def check_min_replicas(role: Role) -> None:
+    """Refuses a least number of replicas that there cannot be."""
+    least = role.min_replicas
+    if least is not None and not 1 <= least <= role.num_replicas:
+        msg = (
+            f"`min_replicas` of role `{role.name}` must be from 1 to `num_replicas` "
+            f"({role.num_replicas}), given: {least}"
+        )
+        raise InvalidInput(msg)
+
+
 def fields_left_out(app: AppDef, features: SchedulerFeatures) -> list[str]:
     """What the app has and the scheduler leaves out, in words: ``mounts of role worker``.
 

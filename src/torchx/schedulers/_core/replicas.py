@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from torchx.settings import ENV_TORCHX_RANK0_HOST
 from torchx.specs._macros import MacroPlan
 from torchx.specs.api import Role, macros
 
@@ -34,3 +35,16 @@ def expand(
     for k in range(role.num_replicas):
         values = macros.Values(img_root, app_id, str(k), rank0_env)
         yield Replica(k, plan.args(values), plan.env(values), values)
+
+
+def expand_with_first(role: Role, app_id: str, rank0_env: str, *, first: bool) -> Iterator[Replica]:
+    """As ``expand``; the first replica of an app knows itself as ``TORCHX_RANK0_HOST``.
+
+    Args:
+        first: this is the first role of the app.
+    """
+    replicas = expand(role, app_id, rank0_env=rank0_env)
+    if first:
+        next(replicas)
+        yield next(expand(role, app_id, rank0_env=ENV_TORCHX_RANK0_HOST))
+    yield from replicas

@@ -1,9 +1,9 @@
 """What jobs on AWS Batch need: boto3, credentials and a region, and a queue that starts jobs."""
 
+from torchx._aws.session import AwsService
 from torchx.schedulers._aws.checkups import ServiceOf, checkups_of
-from torchx.schedulers._aws.session import AwsService
 from torchx.schedulers._core.checkups import Checkup, Configured, Finding, broken, ok
-from torchx.workspace.checkups import container_checkups
+from torchx.schedulers._image_checkups import container_checkups
 
 _PAGE = "See `From nothing to a finished job` on the page of `aws_batch`"
 

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from torchx._aws.errors import AnswerLost, AwsRefused
+from torchx._aws.once import exactly_once
+from torchx._aws.session import AwsService
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import TorchXError
-from torchx.schedulers._aws.errors import AnswerLost, AwsRefused
-from torchx.schedulers._aws.once import exactly_once
-from torchx.schedulers._aws.session import AwsService
 from torchx.schedulers._core.interrupting import sigterm_raises
 from torchx.specs.api import AppState, is_terminal
 

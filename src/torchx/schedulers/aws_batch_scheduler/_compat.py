@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from torchx.schedulers._aws.session import local_session
+from torchx._aws.session import local_session
 from torchx.specs.api import Role
 
 from ._command import Place

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
+from torchx._aws.session import AwsService
 from torchx.schedulers._aws.cloudwatch import LogPlace, LogPlan, LogStream, read_logs
-from torchx.schedulers._aws.session import AwsService
 from torchx.schedulers._core.log_query import LogChunk, LogKey, LogQuery
 from torchx.schedulers._core.snapshot import ReplicaKey
 from torchx.specs.api import AppState, is_terminal

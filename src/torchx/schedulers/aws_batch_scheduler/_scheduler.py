@@ -5,8 +5,8 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from torchx._aws.session import AwsService
 from torchx._startup.dataclass import replace
-from torchx.schedulers._aws.session import AwsService
 from torchx.schedulers._core import records
 from torchx.schedulers.api import (
     AppSnapshot,

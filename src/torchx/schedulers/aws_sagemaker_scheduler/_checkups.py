@@ -1,9 +1,9 @@
 """What training jobs need: boto3, credentials and a region, and a policy that allows SageMaker."""
 
+from torchx._aws.errors import NotAllowed, NotThere
+from torchx._aws.session import AwsService
 from torchx.errors import BackendUnavailable
 from torchx.schedulers._aws.checkups import ServiceOf, checkups_of
-from torchx.schedulers._aws.errors import NotAllowed, NotThere
-from torchx.schedulers._aws.session import AwsService
 from torchx.schedulers._core.checkups import (
     Checkup,
     Configured,
@@ -12,7 +12,7 @@ from torchx.schedulers._core.checkups import (
     neutral,
     ok,
 )
-from torchx.workspace.checkups import container_checkups
+from torchx.schedulers._image_checkups import container_checkups
 
 _PAGE = "See the page of `aws_sagemaker`: role = NAME in .torchxconfig"
 

@@ -5,12 +5,12 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
+from torchx._aws.errors import AwsRefused, NoCredentials, NotThere
+from torchx._aws.once import exactly_once
+from torchx._aws.session import AwsService
 from torchx._startup.dataclass import replace
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import JobStartError, TorchXError
-from torchx.schedulers._aws.errors import AwsRefused, NoCredentials, NotThere
-from torchx.schedulers._aws.once import exactly_once
-from torchx.schedulers._aws.session import AwsService
 
 from ._names import TAG_JOB, TAG_MARK, is_job_name
 from ._placeholders import ACCOUNT, DEFAULT_OUTPUT, DIGEST, REGION, fill_in

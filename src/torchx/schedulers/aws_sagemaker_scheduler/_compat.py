@@ -34,7 +34,7 @@ class PublishedMethods:
 
     def _local_session(self) -> Any:
         """This thread's session of boto3."""
-        from torchx.schedulers._aws.session import local_session
+        from torchx._aws.session import local_session
 
         return local_session()
 

@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from torchx._aws.errors import NotThere
 from torchx.schedulers._aws.cloudwatch import LogPlace, LogPlan, LogStream
 from torchx.schedulers._aws.cloudwatch import read_logs as read_streams
-from torchx.schedulers._aws.errors import NotThere
 from torchx.schedulers.api import AppSnapshot, LogChunk, LogKey, LogQuery, ReplicaKey
 
 from ._client import Api

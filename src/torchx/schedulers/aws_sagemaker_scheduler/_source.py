@@ -8,12 +8,12 @@ import tempfile
 from collections.abc import Iterator
 from typing import IO
 
+from torchx._aws.errors import AwsRefused, NoCredentials
+from torchx._aws.session import AwsService
 from torchx._projects.entry import Entry, announce
 from torchx._projects.tree import is_local, local_path, not_found, scan
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import InvalidInput
-from torchx.schedulers._aws.errors import AwsRefused, NoCredentials
-from torchx.schedulers._aws.session import AwsService
 from torchx.specs.api import Workspace
 from torchx.workspace._tar import TarFile, TarStream
 

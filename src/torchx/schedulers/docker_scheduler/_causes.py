@@ -20,6 +20,16 @@ RULES = (
         ("See that the path is there on the machine of the daemon, and may be mounted",),
     ),
     Rule(
+        Cause.UNSCHEDULABLE,
+        r"could not select device driver|nvidia-container-cli|unknown runtime"
+        r"|unknown or invalid runtime|no such device|error gathering device information",
+        "the machine does not have a device that it asks for, or Docker cannot pass it on",
+        (
+            "Install the container toolkit of the GPUs, or ask for no GPU",
+            "torchx doctor -s local_docker",
+        ),
+    ),
+    Rule(
         Cause.LAUNCH_FAILED,
         r'exec: \\?"?(?P<command>[^"\\]+)\\?"?: (executable file not found|stat .*no such file)',
         "its command `{command}` is not in the image",
@@ -36,16 +46,6 @@ RULES = (
         r"no such file or directory: unknown|chdir to cwd",
         "a file or folder that it starts with is not in the image",
         ("See that the command and its folder are in the image",),
-    ),
-    Rule(
-        Cause.UNSCHEDULABLE,
-        r"could not select device driver|nvidia-container-cli|unknown runtime|no such device"
-        r"|error gathering device information",
-        "the machine does not have a device that it asks for, or Docker cannot pass it on",
-        (
-            "Install the container toolkit of the GPUs, or ask for no GPU",
-            "torchx doctor -s local_docker",
-        ),
     ),
     Rule(
         Cause.IMAGE_PULL,

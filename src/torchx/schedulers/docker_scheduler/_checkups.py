@@ -18,7 +18,7 @@ from torchx.schedulers._core.checkups import (
     warning,
 )
 from torchx.schedulers._core.clocks import clock_finding, parse_rfc3339
-from torchx.workspace.checkups import container_checkups
+from torchx.schedulers._image_checkups import container_checkups
 
 _SOCKET = "unix://"
 _LEAST_FREE = 5 << 30

@@ -8,7 +8,7 @@ from typing import Any
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import InvalidInput, UnsupportedRequest
 from torchx.schedulers._core.checks import ends_on_failure
-from torchx.schedulers._core.replicas import Replica, expand
+from torchx.schedulers._core.replicas import Replica, expand_with_first
 from torchx.schedulers._kube.apps.app import note_app
 from torchx.schedulers._kube.apps.indexed import Texts, build_job_spec, limits_of_failures
 from torchx.schedulers._kube.apps.indexed import build_pod as build_indexed_pod
@@ -293,7 +293,7 @@ def _pods(app: AppDef, name: str, opts: Opts, facts: Facts) -> Iterator[dict[str
     for i, role in enumerate(app.roles):
         hosts = _hosts(app, name, i)
         labels = _labels_of_pods(app, name, i, opts)
-        for replica in _replicas(role, name, rank0, first=i == 0):
+        for replica in expand_with_first(role, name, rank0, first=i == 0):
             pod = pod_name(name, i, len(app.roles), replica.k)
             body = build_pod(role, replica, pod, hosts, options, name, facts.namespace)
             add_extras(body, opts)
@@ -337,15 +337,6 @@ def add_extras(pod: dict[str, Any], opts: Opts) -> None:
         pod["metadata"]["annotations"][_NETWORKS] = opts.network
     if opts.coscheduler_name:
         pod["spec"]["schedulerName"] = opts.coscheduler_name
-
-
-def _replicas(role: Role, name: str, rank0: str, *, first: bool) -> Iterator[Replica]:
-    """The replicas with their macros filled in; the very first one has a variable of its own."""
-    replicas = expand(role, name, rank0_env=rank0)
-    if first:
-        next(replicas)
-        yield next(expand(role, name, rank0_env=ENV_TORCHX_RANK0_HOST))
-    yield from replicas
 
 
 def build_pod(

@@ -1,13 +1,9 @@
-"""The calls that leave the process: submit, look, list, end, remove."""
+"""The calls about apps that are there: look, list, end, remove."""
 
-import copy
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from torchx._startup.lazy_logger import get_logger
-from torchx.errors import InvalidInput, JobStartError, TorchXError, UnsupportedRequest
-from torchx.schedulers._core.interrupting import sigterm_raises
 from torchx.schedulers._kube.apps.app import (
     App,
     Object,
@@ -18,7 +14,6 @@ from torchx.schedulers._kube.apps.app import (
 )
 from torchx.schedulers._kube.apps.labels import (
     ANNOTATION_ENDED,
-    LABEL_QUEUE,
     LABEL_UNIQUE_NAME,
 )
 from torchx.schedulers._kube.apps.look import (
@@ -29,211 +24,23 @@ from torchx.schedulers._kube.apps.look import (
     look_at,
     select,
 )
-from torchx.schedulers._kube.apps.size import check_size
 from torchx.schedulers._kube.apps.snapshots import build_snapshot, created_ns
-from torchx.schedulers._kube.calls import CONFIG_MAPS, SERVICES, VOLCANO_COMMANDS, Kind
-from torchx.schedulers._kube.client import MARK, KubeClient
+from torchx.schedulers._kube.calls import CONFIG_MAPS, SERVICES, VOLCANO_COMMANDS
+from torchx.schedulers._kube.client import KubeClient
 from torchx.schedulers._kube.errors import (
-    AlreadyExists,
-    ApiError,
     Forbidden,
-    MissingKind,
     NotFound,
-    NotSent,
-    ServerBusy,
-    Untrusted,
 )
 from torchx.schedulers.api import AppSnapshot, AppState
 from torchx.schedulers.ids import random_id
 
-from ._kinds import GROUPS, KINDS, ObjectKind, kind_of_pods
-from ._request import KubernetesJob
+from ._kinds import KINDS, ObjectKind, kind_of_pods
 from ._states import ends_itself, is_over, row_state
 
 _ROWS_WITH_PODS = 50
 """Of so many live apps a list looks at the pods; of more, the words of the objects do."""
 
 logger = get_logger(__name__)
-
-
-# -- submitting ----------------------------------------------------------------------------------
-
-
-def submit(kube: KubeClient, job: KubernetesJob) -> None:
-    """Makes all objects and lets them start; leaves nothing behind if that fails.
-
-    Nothing runs before all of them are there, wherever this process is killed: a single Job is let
-    go by one request, and of several none runs before the gate is there, which comes last.
-
-    Raises:
-        JobStartError: if another app has the name.
-        TorchXError: whatever the cluster says.
-    """
-    mark = random_id()
-    begun: dict[str, bool] = {}
-    _check_size(job)
-    with sigterm_raises():
-        try:
-            _create_all(kube, job, mark, begun)
-        except BaseException:
-            _take_back(kube, job, begun)
-            raise
-
-
-def _create_all(kube: KubeClient, job: KubernetesJob, mark: str, begun: dict[str, bool]) -> None:
-    with _translated(job):
-        owners = [_create_job(kube, job, body, mark, begun) for body in job.jobs]
-        _create_owned(kube, SERVICES, job.service, mark, owners)
-        _release(kube, job)
-        _create_owned(kube, CONFIG_MAPS, job.gate, mark, owners)
-
-
-def _create_job(
-    kube: KubeClient, job: KubernetesJob, body: dict[str, Any], mark: str, begun: dict[str, bool]
-) -> dict[str, Any]:
-    """Makes one Job; gives the reference by which it owns other objects.
-
-    Args:
-        begun: notes the name, and whether it was made for certain.
-    """
-    name = body["metadata"]["name"]
-    begun[name] = False
-    try:
-        body = _marked(_unqueued(body, job), mark)
-        made = kube.create(KINDS[job.api].kind, job.namespace, body)
-    except (ApiError, NotSent, Untrusted) as err:
-        if not isinstance(err, ServerBusy):
-            del begun[name]  # it was not made; one that exists is somebody else's
-        if isinstance(err, MissingKind):
-            raise _no_operator(kube, job.api, err) from None
-        raise
-    begun[name] = True
-    for key in ("backoffLimitPerIndex", "maxFailedIndexes"):
-        if key in body["spec"] and key not in made["spec"]:
-            msg = (
-                f"the cluster does not know the field `{key}` of Jobs: retries, `min_replicas` and"
-                " `on_failure=wait` need Kubernetes 1.29 or later"
-            )
-            raise UnsupportedRequest(msg)
-    return {
-        "apiVersion": body["apiVersion"],
-        "kind": body["kind"],
-        "name": name,
-        "uid": made["metadata"]["uid"],
-    }
-
-
-def _create_owned(
-    kube: KubeClient,
-    kind: Kind,
-    body: dict[str, Any] | None,
-    mark: str,
-    owners: list[dict[str, Any]],
-) -> None:
-    """Makes an object that goes when the last of the Jobs is gone; ``None`` for none."""
-    if body is not None:
-        owned = _marked(body, mark)
-        owned["metadata"]["ownerReferences"] = owners
-        kube.create(kind, body["metadata"]["namespace"], owned)
-
-
-def _unqueued(body: dict[str, Any], job: KubernetesJob) -> dict[str, Any]:
-    """A Job as it is made: its queue would let it go before the other objects are there."""
-    labels = body["metadata"]["labels"]
-    if LABEL_QUEUE not in labels or len(job.objects) == 1:
-        return body
-    kept = {name: value for name, value in labels.items() if name != LABEL_QUEUE}
-    return {**body, "metadata": {**body["metadata"], "labels": kept}}
-
-
-def _no_operator(kube: KubeClient, api: str, err: MissingKind) -> MissingKind:
-    """Names the kinds of objects that the cluster does have."""
-    try:
-        groups = kube.groups()
-    except TorchXError:
-        return err
-    known = [name for name, group in GROUPS.items() if group in groups]
-    msg = (
-        f"the cluster has no {KINDS[api].kind.plural}.{GROUPS[api]} for `job_api={api}`, "
-        f"it can run: {', '.join(f'`job_api={name}`' for name in known)}"
-    )
-    return MissingKind(msg, err.code, err.status)
-
-
-def _check_size(job: KubernetesJob) -> None:
-    advice = "`job_api=job` or `job_api=jobset`"
-    for body in job.jobs:
-        check_size(body, body["spec"].get("tasks") or (), "object of Volcano", advice)
-
-
-def _marked(body: dict[str, Any], mark: str) -> dict[str, Any]:
-    """A copy of an object by which we know it as made by this submission."""
-    marked = copy.copy(body)
-    annotations = {**(body["metadata"].get("annotations") or {}), MARK: mark}
-    marked["metadata"] = {**body["metadata"], "annotations": annotations}
-    return marked
-
-
-def _release(kube: KubeClient, job: KubernetesJob) -> None:
-    """Lets the Jobs start, or puts them into their queue, which does so."""
-    if len(job.objects) == 1:
-        return  # it was made like that
-    for body in job.jobs:
-        queue = body["metadata"]["labels"].get(LABEL_QUEUE)
-        changes: dict[str, Any] = {"spec": {"suspend": False}}
-        if queue:
-            changes = {"metadata": {"labels": {LABEL_QUEUE: queue}}}
-        kube.patch(KINDS[job.api].kind, job.namespace, body["metadata"]["name"], changes)
-
-
-def _take_back(kube: KubeClient, job: KubernetesJob, begun: Mapping[str, bool]) -> None:
-    for name, made in begun.items():
-        try:
-            (kube.delete if made else kube.withdraw)(KINDS[job.api].kind, job.namespace, name)
-        except TorchXError as err:
-            logger.warning(
-                "Job `%s` could not be taken back, remove it with `torchx delete kubernetes:///%s`:"
-                " %s",
-                name,
-                job.app_id,
-                err,
-            )
-            return
-
-
-@contextmanager
-def _translated(job: KubernetesJob) -> Iterator[None]:
-    try:
-        yield
-    except AlreadyExists as err:
-        msg = f"{err}; there is an app `{job.app_id}` already, submit again for another name"
-        raise _NameTaken(msg) from None
-
-
-class _NameTaken(JobStartError, InvalidInput):
-    """Another app has this name."""
-
-
-_BESIDE = {kind.name: kind for kind in (SERVICES, CONFIG_MAPS)}
-"""Kinds of objects beside the main ones."""
-
-
-def validate(kube: KubeClient, job: KubernetesJob) -> None:
-    """Lets the server check all objects.
-
-    Raises:
-        InvalidInput: with the server's words, or for more replicas than it keeps in one object.
-        BackendUnavailable: if it cannot be reached.
-    """
-    _check_size(job)
-    for body in job.objects:
-        kind = _BESIDE.get(body["kind"], KINDS[job.api].kind)
-        try:
-            kube.validate(kind, job.namespace, body)
-        except MissingKind as err:
-            raise _no_operator(kube, job.api, err) from None
-        except InvalidInput as err:
-            raise InvalidInput(f"Invalid job spec: {err}") from None
 
 
 # -- looking -------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from torchx.schedulers._kube.apps.pods import lay_over
 from torchx.schedulers._kube.apps.snapshots import JOB_SET_RESTARTS_LABEL
 from torchx.specs.api import RetryPolicy, Role
 
-from ._job import deadline, ttl
+from ._indexed_job import deadline, ttl
 from ._names import job_names
 from ._plan import Plan
 

@@ -10,7 +10,7 @@ from torchx.schedulers._kube.apps.labels import app_labels
 from torchx.schedulers._kube.apps.text import render_objects
 from torchx.specs.api import AppDef
 
-from ._job import build_jobs, build_service
+from ._indexed_job import build_jobs, build_service
 from ._job_set import build_job_set
 from ._names import app_name, volcano_name
 from ._options import Opts

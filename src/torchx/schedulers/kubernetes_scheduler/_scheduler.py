@@ -126,7 +126,7 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         if self._clusters.reachable(home):  # it says why not
             logger.info("the objects are not checked, as there is no cluster to ask")
             return
-        from ._client import validate
+        from ._launch import validate
 
         try:
             validate(self._clusters.kube(home).hurried(_VALIDATION_S), job)
@@ -140,7 +140,7 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
             JobStartError: if another app has the name.
             BackendUnavailable: if the cluster cannot be reached.
         """
-        from ._client import submit
+        from ._launch import submit
 
         job = dryrun_info.request
         self.push_images(job.images_to_push)

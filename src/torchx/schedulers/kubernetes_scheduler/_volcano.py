@@ -6,7 +6,7 @@ The shape is that of the published package, which other tools know: https://volc
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from torchx.schedulers._core.replicas import Replica, expand
+from torchx.schedulers._core.replicas import Replica, expand_with_first
 from torchx.schedulers._kube.apps.app import note_app
 from torchx.schedulers._kube.apps.indexed import check_image, spare_replicas
 from torchx.schedulers._kube.apps.labels import (
@@ -29,7 +29,7 @@ from torchx.schedulers._kube.apps.snapshots import VOLCANO_RETRIES_ANNOTATION
 from torchx.settings import ENV_TORCHX_ATTEMPT, ENV_TORCHX_IMAGE, ENV_TORCHX_RANK0_HOST
 from torchx.specs.api import RetryPolicy, Role
 
-from ._job import ttl
+from ._indexed_job import ttl
 from ._names import task_names
 from ._plan import Plan
 
@@ -108,7 +108,7 @@ def _tasks(plan: Plan, index: int, name: str, rank0: str) -> Iterator[dict[str, 
         policies = [dict(policy) for policy in _POLICIES[role.retry_policy]]
         more = {"maxRetry": role.max_retries, "policies": policies}
     overlay = plan.overlay(role.name)
-    for replica in _replicas(role, plan.name, rank0, first=index == 0):
+    for replica in expand_with_first(role, plan.name, rank0, first=index == 0):
         k = replica.k
         container = {
             **main,
@@ -124,15 +124,6 @@ def _tasks(plan: Plan, index: int, name: str, rank0: str) -> Iterator[dict[str, 
         if role.min_replicas is not None:
             task["minAvailable"] = 1 if k < role.min_replicas else 0
         yield task
-
-
-def _replicas(role: Role, name: str, rank0: str, *, first: bool) -> Iterator[Replica]:
-    """The replicas with their macros filled in; the very first one has a variable of its own."""
-    replicas = expand(role, name, rank0_env=rank0)
-    if first:
-        next(replicas)
-        yield next(expand(role, name, rank0_env=ENV_TORCHX_RANK0_HOST))
-    yield from replicas
 
 
 def build_plain_pod(role: Role, name: str, options: PodOptions) -> dict[str, Any]:

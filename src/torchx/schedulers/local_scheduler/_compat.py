@@ -136,6 +136,26 @@ def start_process(
     )
 
 
+class RunsProcesses:
+    """The method of release 0.7 that subclasses override to change what is run."""
+
+    def run_local_job(
+        self,
+        args: list[str],
+        env: Mapping[str, str],
+        stdout: IO[bytes] | None = None,
+        stderr: IO[bytes] | None = None,
+        cwd: str | None = None,
+    ) -> PopenProtocol:
+        """Starts one process. Subclasses override it to change what is run (release 0.7).
+
+        For a replica nothing is started yet: its supervisor runs what was asked for.
+        """
+        if planning.get():
+            return Planned([*args], env, cwd)
+        return start_process(args, env, stdout, stderr, cwd)
+
+
 def ask_hook(request: PopenRequest, ask: "Callable[..., object]") -> PopenRequest:
     """The request with what a subclass makes of each replica in its ``run_local_job``.
 

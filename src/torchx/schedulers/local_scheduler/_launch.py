@@ -9,9 +9,11 @@ import time
 from typing import Any
 
 from torchx._startup import local_supervisor
+from torchx._startup.lazy_logger import get_logger
 from torchx._startup.uninterrupted import Uninterrupted
 from torchx.errors import JobStartError
 from torchx.schedulers.api import ends_on_failure
+from torchx.settings import ENV_TORCHX_KEEP_JOBS
 from torchx.specs._serialize import app_to_json
 from torchx.specs.api import AppDef
 
@@ -25,6 +27,10 @@ from ._supervise.format import FDS_PER_REPLICA, FDS_RESERVED, KEEP
 
 ABORT_EXTRA_S = 15.0
 """How long the end of a job that was not to be may take beyond its grace period."""
+_FEW_JOBS_BYTES = 60_000
+"""An index of this size lists fewer jobs than are kept, which saves looking."""
+
+logger = get_logger(__name__)
 
 
 class Lifeline:
@@ -330,3 +336,16 @@ def _remove_log_dirs(request: PopenRequest, own_dirs: "list[str]") -> None:
                 os.rmdir(path)
             except OSError:
                 return
+
+
+def keep_to_limit(store: Store) -> None:
+    """Removes records beyond the limit; the job that was launched does not depend on it."""
+    try:
+        size = os.stat(os.path.join(store.home, "index")).st_size
+        if size < _FEW_JOBS_BYTES and ENV_TORCHX_KEEP_JOBS not in os.environ:
+            return
+        from . import _prune
+
+        _prune.keep_to_limit(store)
+    except OSError as err:
+        logger.debug("old records stay: %s", err)

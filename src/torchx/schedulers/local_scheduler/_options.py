@@ -1,5 +1,7 @@
 """Options of ``local_cwd``."""
 
+from collections.abc import Mapping
+
 from torchx._startup.dataclass import light_dataclass
 from torchx.schedulers.api import StructuredOpts
 
@@ -27,3 +29,15 @@ class Opts(StructuredOpts):
 
 LocalOpts = Opts
 """Name of release 0.7 (NeMo-Run imports it)."""
+
+_OPTION_NAMES = frozenset(Opts.__dataclass_fields__) - {"_extra_cfg"}
+
+
+def as_opts(cfg: object) -> Opts:
+    """The options in a plain and perhaps partial mapping; the defaults for anything else."""
+    if isinstance(cfg, Opts):
+        return cfg
+    if not isinstance(cfg, Mapping):
+        return Opts()  # a client's own object in its place (NeMo-Run)
+    given = {k: v for k, v in cfg.items() if k in _OPTION_NAMES and v is not None}
+    return Opts.from_cfg(given)

@@ -3,7 +3,7 @@
 import builtins
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import InvalidInput, UnknownApp
@@ -20,22 +20,18 @@ from torchx.schedulers.api import (
     SchedulerFeatures,
     ends_on_failure,
 )
-from torchx.settings import ENV_TORCHX_KEEP_JOBS
 from torchx.specs.api import AppDef, AppDryRunInfo, AppState, CfgVal, RetryPolicy, runopts
 
 # imported where they are needed: what submits, looks and reads (8 of the 50 ms of a dry run)
 from ._compat import (
-    Planned,
-    PopenProtocol,
+    RunsProcesses,
     SignalHandlers,
     _LocalAppDef,
     ask_hook,
-    planning,
-    start_process,
 )
-from ._folders import local_home, own_logs_dir
+from ._folders import own_logs_dir
 from ._images import CWDImageProvider, ImageProvider
-from ._options import Opts
+from ._options import Opts, as_opts
 from ._request import (
     PopenRequest,
     beyond_memory,
@@ -55,15 +51,13 @@ logger = get_logger(__name__)
 
 AppId = str
 
-logger = get_logger(__name__)
-
 
 def _memory_mb() -> int:
     """What this machine has."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20
 
 
-class LocalScheduler(Scheduler[Opts]):
+class LocalScheduler(RunsProcesses, Scheduler[Opts]):
     """Runs apps on this machine; every job is recorded and visible from other processes.
 
     Args:
@@ -128,7 +122,7 @@ class LocalScheduler(Scheduler[Opts]):
         """Builds the request; ``cfg`` may be a plain and partial mapping (NeMo-Run's is)."""
         import torchx.schedulers.local_scheduler as package
 
-        opts = _as_opts(cfg)
+        opts = as_opts(cfg)
         ends_on_failure(opts.on_failure)
         if opts.grace_s < 0:
             msg = f"`grace_s` must not be negative, given: {opts.grace_s}"
@@ -172,7 +166,7 @@ class LocalScheduler(Scheduler[Opts]):
     ) -> None:
         """Partitions the GPUs of this machine over the replicas in ``role_params``."""
         request = PopenRequest("", "", role_params, {})
-        enabled = _as_opts(cfg).auto_set_cuda_visible_devices
+        enabled = as_opts(cfg).auto_set_cuda_visible_devices
         warning = partition_gpus(request, app, enabled, self._cuda_device_count)
         if warning:
             logger.warning("%s", warning)
@@ -185,12 +179,12 @@ class LocalScheduler(Scheduler[Opts]):
         Raises:
             JobStartError: if the job cannot be started as a whole.
         """
-        from ._launch import Launch, check_startable, record_data
+        from ._launch import Launch, check_startable, keep_to_limit, record_data
 
         request = dryrun_info.request
         if type(self).run_local_job is not _OUR_RUN_LOCAL_JOB:
             request = ask_hook(request, self.run_local_job)
-        opts = _as_opts(dryrun_info.cfg)
+        opts = as_opts(dryrun_info.cfg)
         cwd = os.getcwd()
         check_startable(request, os.environ.get("PATH", ""), cwd)
         self._let_go_of_ended()
@@ -204,24 +198,8 @@ class LocalScheduler(Scheduler[Opts]):
         except BaseException:
             launch.undo()
             raise
-        _keep_to_limit()
+        keep_to_limit(_store())
         return request.app_id
-
-    def run_local_job(
-        self,
-        args: "builtins.list[str]",
-        env: Mapping[str, str],
-        stdout: IO[bytes] | None = None,
-        stderr: IO[bytes] | None = None,
-        cwd: str | None = None,
-    ) -> PopenProtocol:
-        """Starts one process. Subclasses override it to change what is run (release 0.7).
-
-        For a replica nothing is started yet: its supervisor runs what was asked for.
-        """
-        if planning.get():
-            return Planned([*args], env, cwd)
-        return start_process(args, env, stdout, stderr, cwd)
 
     def _let_go_of_ended(self) -> None:
         """Closes what connects this process with jobs that ended and were not looked at since."""
@@ -288,7 +266,7 @@ class LocalScheduler(Scheduler[Opts]):
             return None
         info: AppDryRunInfo[PopenRequest] = AppDryRunInfo(record.request(), render_request)
         info.app = record.app()
-        info.cfg = _as_opts(record.data.get("cfg"))
+        info.cfg = as_opts(record.data.get("cfg"))
         return info
 
     def recorded_request(self, app_id: str) -> "Mapping[str, Any] | None":
@@ -413,31 +391,15 @@ class LocalScheduler(Scheduler[Opts]):
         return [report for r in snapshot.replicas if r.key in wanted for report in verify(r)]
 
 
-_FEW_JOBS_BYTES = 60_000
-"""An index of this size lists fewer jobs than are kept, which saves looking."""
 _MANY_REPLICAS = 100_000
 """More are not even planned, which takes memory and time, unless they could run."""
 _OUR_RUN_LOCAL_JOB = LocalScheduler.run_local_job
-_OPTION_NAMES = frozenset(Opts.__dataclass_fields__) - {"_extra_cfg"}
 
 
 def _store() -> "Store":
     from ._store import Store
 
     return Store()
-
-
-def _keep_to_limit() -> None:
-    """Removes records beyond the limit; the job that was launched does not depend on it."""
-    try:
-        size = os.stat(os.path.join(local_home(), "index")).st_size
-        if size < _FEW_JOBS_BYTES and ENV_TORCHX_KEEP_JOBS not in os.environ:
-            return
-        from ._prune import keep_to_limit
-
-        keep_to_limit(_store())
-    except OSError as err:
-        logger.debug("old records stay: %s", err)
 
 
 def _active(store: "Store") -> "Iterator[tuple[JobRecord, AppState]]":
@@ -454,15 +416,6 @@ def _active(store: "Store") -> "Iterator[tuple[JobRecord, AppState]]":
             continue
         state = AppState.UNKNOWN if record.damage else settled_view(store, record).state
         yield record, state
-
-
-def _as_opts(cfg: object) -> Opts:
-    if isinstance(cfg, Opts):
-        return cfg
-    if not isinstance(cfg, Mapping):
-        return Opts()  # a client's own object in its place (NeMo-Run)
-    given = {k: v for k, v in cfg.items() if k in _OPTION_NAMES and v is not None}
-    return Opts.from_cfg(given)
 
 
 def create_scheduler(

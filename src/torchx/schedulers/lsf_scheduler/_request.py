@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from torchx._startup.dataclass import field, light_dataclass
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import InvalidInput, UnsupportedRequest
-from torchx.schedulers._core.checks import ends_on_failure
+from torchx.schedulers._core.checks import check_min_replicas, ends_on_failure
 from torchx.settings import ENV_TORCHX_RANK0_HOST
 from torchx.specs._macros import MacroPlan
 from torchx.specs.api import AppDef, CfgVal, RetryPolicy, Role, macros
@@ -182,13 +182,7 @@ def _check_role(role: Role, runtime: str) -> None:
     if role.num_replicas < 1:
         msg = f"role `{role.name}` must have at least one replica, given: {role.num_replicas}"
         raise InvalidInput(msg)
-    least = role.min_replicas
-    if least is not None and not 1 <= least <= role.num_replicas:
-        msg = (
-            f"`min_replicas` of role `{role.name}` must be from 1 to `num_replicas` "
-            f"({role.num_replicas}), given: {least}"
-        )
-        raise InvalidInput(msg)
+    check_min_replicas(role)
     if runtime == "none" and role.mounts:
         msg = (
             f"role `{role.name}` has `mounts`, which need a container: set the option `runtime` "

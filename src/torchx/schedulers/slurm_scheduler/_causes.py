@@ -179,8 +179,7 @@ RULES = (
 REFUSALS = (
     Rule(
         Cause.QUOTA,
-        r"violates accounting/QOS policy|MaxJobCount limit reached"
-        r"|\b(?P<reason>(Assoc|QOS)(Grp|Max)\w+)",
+        r"violates accounting/QOS policy|MaxJobCount limit reached",
         "a limit of your account or QOS is reached",
         ("Wait for your other jobs, ask for less, or use another account or QOS", _LIMITS),
     ),

@@ -7,7 +7,7 @@ from typing import Any
 from torchx._startup.dataclass import light_dataclass, replace
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import InvalidInput, UnsupportedRequest
-from torchx.schedulers._core.checks import ends_on_failure
+from torchx.schedulers._core.checks import check_min_replicas, ends_on_failure
 from torchx.specs.api import AppDef, BindMount, CfgVal, Role
 
 from ._job import safe_name
@@ -288,13 +288,7 @@ def check_role(role: Role, in_container: bool = False) -> None:
             "`container_image` (pyxis plugin) or `workspace_type=docker`"
         )
         raise UnsupportedRequest(msg)
-    least = role.min_replicas
-    if least is not None and not 1 <= least <= role.num_replicas:
-        msg = (
-            f"`min_replicas` of role `{role.name}` must be from 1 to `num_replicas` "
-            f"({role.num_replicas}), given: {least}"
-        )
-        raise InvalidInput(msg)
+    check_min_replicas(role)
     for env_name in role.env:
         if not _ENV_NAME.fullmatch(env_name):
             msg = (

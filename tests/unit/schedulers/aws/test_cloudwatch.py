@@ -5,8 +5,8 @@ import time
 
 import pytest
 
+from torchx._aws.session import AwsService
 from torchx.schedulers._aws.cloudwatch import LogPlace, LogPlan, LogStream, read_logs
-from torchx.schedulers._aws.session import AwsService
 from torchx.schedulers._core.log_query import LogKey, LogQuery
 
 PLACE = LogPlace("group", "job/")

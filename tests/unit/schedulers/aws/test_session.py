@@ -6,10 +6,10 @@ import threading
 
 import pytest
 
+from torchx._aws.errors import AnswerLost, AwsRefused, NoCredentials, NotThere, Throttled
+from torchx._aws.once import exactly_once
+from torchx._aws.session import AwsService, local_session
 from torchx.errors import BackendUnavailable, InvalidInput, NotInstalled
-from torchx.schedulers._aws.errors import AnswerLost, AwsRefused, NoCredentials, NotThere, Throttled
-from torchx.schedulers._aws.once import exactly_once
-from torchx.schedulers._aws.session import AwsService, local_session
 
 STREAM = {"logGroupName": "g", "logStreamName": "s"}
 
@@ -126,7 +126,8 @@ def test_without_boto3_it_is_told_what_to_install(aws, monkeypatch):
 
 def test_nothing_of_boto3_is_imported_before_it_is_used():
     code = (
-        "import sys; from torchx.schedulers._aws import cloudwatch, once, session; "
+        "import sys; from torchx.schedulers._aws import cloudwatch; "
+        "from torchx._aws import once, session; "
         "session.AwsService('batch'); print('boto3' in sys.modules or 'botocore' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)

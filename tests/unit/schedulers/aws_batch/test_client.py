@@ -9,9 +9,9 @@ from datetime import datetime, timezone
 
 import pytest
 
+from torchx._aws.errors import AnswerLost, NoCredentials, Throttled
 from torchx.errors import BackendUnavailable, InvalidInput, UnsupportedRequest
 from torchx.runner import Runner
-from torchx.schedulers._aws.errors import AnswerLost, NoCredentials, Throttled
 from torchx.schedulers.api import Stream
 from torchx.schedulers.aws_batch_scheduler import (
     TAG_TORCHX_VER,

@@ -38,6 +38,15 @@ CASES = [
     Case("unschedulable", REAL,
          ended(128, 'error gathering device information while adding custom device "/dev/nope":'
                " no such file or directory")),
+    Case("unschedulable", "https://github.com/NVIDIA/nvidia-container-toolkit/issues/154",
+         ended(128, SHIM + "error during container init: error running hook #0: error running hook: exit status 1, stdout: ,"
+               " stderr: Auto-detected mode as 'legacy' nvidia-container-cli: initialization error: load library failed:"
+               " libnvidia-ml.so.1: cannot open shared object file: no such file or directory: unknown")),
+    Case("unschedulable", "https://github.com/NVIDIA-NeMo/labs-molt/issues/88",
+         ended(128, "unknown or invalid runtime name: nvidia")),
+    Case("bad-option", "https://github.com/docker/for-mac/issues/1114",
+         ended(128, "driver failed programming external connectivity on endpoint quota (08bb): Error starting userland proxy:"
+               " Bind for 0.0.0.0:49161 failed: port is already allocated")),
     Case("out-of-memory", REAL, ended(137, OOMKilled=True)),
     Case("mount", REAL,
          ended(128, 'invalid mount config for type "bind": bind source path does not exist: /nope/x')),

@@ -13,6 +13,7 @@ from torchx.schedulers.local_scheduler._states import parse_journal, snapshot
 REAL = "recorded, this scheduler"
 CUDA = "https://github.com/pytorch/pytorch/issues/16417"
 SHM = "https://github.com/pytorch/pytorch/blob/03d4ef67/torch/csrc/DataLoader.cpp"
+GLIBC = "https://github.com/bminor/glibc/blob/04277e02/elf/dl-error-skeleton.c"
 NCCL = "https://github.com/pytorch/pytorch/issues/118369"
 SIGNALS = "src/torchx/schedulers/_core/causes.py"
 SUPERVISOR = "src/torchx/schedulers/local_scheduler/_supervise/{}.py"
@@ -43,6 +44,8 @@ CASES = [
     Case("launch-failed", REAL, 127, "sh: 1: trian: not found\n"),
     Case("launch-failed", REAL, 126, "sh: 1: ./train.sh: Permission denied\n"),
     Case("app-error", REAL, 127, "the answer was 127\n"),
+    Case("launch-failed", GLIBC, 127, "train: error while loading shared libraries: libfoo.so.1: cannot open shared object file:"
+         " No such file or directory\n"),
     Case("app-error", NCCL, 1,
          "[rank1]: Watchdog caught collective operation timeout: WorkNCCL(SeqNum=3) ran for 600000 ms\n"),
     Case("none", REAL, 0),

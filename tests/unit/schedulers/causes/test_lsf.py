@@ -7,10 +7,11 @@ from torchx.schedulers.lsf_scheduler._causes import RULES
 from torchx.schedulers.lsf_scheduler._job import AppRecord, Notes, RoleNote
 from torchx.schedulers.lsf_scheduler._states import AppView, LsfSnapshot, Row, snapshot
 
+# Its rows up to TERM_OWNER were read there, the later ones in copies of the same list.
 ENDS = "https://www.ibm.com/docs/SSWRJV_10.1.0/lsf_admin/termination_reasons_lsf.html"
 KEYWORDS = "https://www.ibm.com/support/pages/node/677043"
 STATES = "https://www.ibm.com/docs/en/spectrum-lsf/10.1.0?topic=execution-about-job-states"
-ARRAY = "https://www.ibm.com/docs/SSWRJV_10.1.0/lsf_command_ref/bjobs.p.1.html"
+ARRAY = "https://www.ibm.com/docs/zh/SSWRJV_10.1.0/lsf_command_ref/bjobs.p.1.html"
 LIMITS = (
     "https://public.dhe.ibm.com/software/server/plcomp/plsf/7.0.6/lsf7update6_documentation.tar.zip"
 )

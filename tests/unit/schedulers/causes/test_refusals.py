@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.unit.schedulers.causes.corpus import INVENTED, SOURCES
+from torchx._aws.errors import translated
 from torchx._docker._errors import missing_image
 from torchx.errors import (
     BackendUnavailable,
@@ -19,7 +20,6 @@ from torchx.errors import (
     RefusedByRegistry,
     TorchXError,
 )
-from torchx.schedulers._aws.errors import translated
 from torchx.schedulers._core.cause_rules import COMMON_REFUSALS
 from torchx.schedulers._core.refusals import explain_refusal
 from torchx.schedulers._kube.answers import api_error
@@ -83,6 +83,7 @@ OF_SBATCH = [
     Refusal("access-denied", ERRNO, SBATCH + "User's group not permitted to use this partition"),
     Refusal("access-denied", ERRNO, SBATCH + "Access/permission denied"),
     Refusal("dependency", ERRNO, SBATCH + "Job dependency problem"),
+    Refusal("bad-option", INVENTED, "invalid partition specified: QOSMaxtime; " + SBATCH + "Invalid partition name specified"),
     Refusal("unknown", ERRNO, SBATCH + "Unspecified error"),
     Refusal("unknown", INVENTED, SBATCH + "A reason of tomorrow"),
 ]  # fmt: skip

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from torchx.schedulers._image_checkups import container_checkups
 from torchx.schedulers.checkups import Configured, Finding
-from torchx.workspace.checkups import container_checkups
 
 from .fake_registry import FakeRegistry, Fault
 

@@ -16,6 +16,7 @@ from torchx.schedulers._core.checkups import (
     warning,
 )
 from torchx.schedulers._core.clocks import clock_finding, parse_http_date
+from torchx.schedulers._image_checkups import container_checkups
 from torchx.schedulers._kube.calls import NAMESPACES, Kind
 from torchx.schedulers._kube.client import KubeClient
 from torchx.schedulers._kube.connect import connect
@@ -27,7 +28,6 @@ from torchx.schedulers._kube.errors import (
     Unauthorized,
 )
 from torchx.schedulers._kube.retry import Patience
-from torchx.workspace.checkups import container_checkups
 
 _PATIENCE = Patience(timeout_s=6.0, pauses_s=(), total_s=0.0)
 _REVIEWS = Kind("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview")
