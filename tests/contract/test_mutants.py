@@ -16,6 +16,10 @@ SAMPLE = Path(spool_scheduler.__file__).read_text()
 SUITE = Path(test_spool.__file__).read_text()
 
 
+HANGS = "Timeout"
+"""How a row notices a mutant that it waits for in vain."""
+
+
 class Mutant(NamedTuple):
     """A text of the sample, what takes its place, the row that must notice, and how it does."""
 
@@ -54,7 +58,7 @@ MUTANTS = {
         "        with_retries(lambda: take_back(job.name))\n",
         "",
         "test_a_submission_that_is_refused_leaves_nothing",
-        "Timeout",
+        HANGS,
     ),
     "a missing program is a bare FileNotFoundError": Mutant(
         '    done = PROGRAMS.ask(["spool-show", *([name] if name else [])], pauses_s=())\n',
@@ -81,7 +85,7 @@ MUTANTS = {
         "        return self._over\n",
         "        return False\n",
         "test_following_gives_all_lines_to_the_last",
-        "Timeout",
+        HANGS,
     ),
     "replicas cost questions": Mutant(
         "        return parse_job(records[0]) if records else None\n",
@@ -95,7 +99,7 @@ MUTANTS = {
         "end_on_failure=ends_on_failure(opts.on_failure)",
         "end_on_failure=ends_on_failure(opts.on_failure) and False",
         "test_a_replica_that_fails_for_good_ends_the_others",
-        "Timeout",
+        HANGS,
     ),
     "signals are counted as shells do": Mutant(
         'exit_code=task.get("code"),',
@@ -107,8 +111,8 @@ MUTANTS = {
 """The first nine passed an earlier suite."""
 
 
-def run_suite(folder: Path, sample: str, *args: str) -> str:
-    """Output of the sample's tests with that text in its place."""
+def run_suite(folder: Path, sample: str, *args: str, timeout_s: int = 200) -> str:
+    """Output of the sample's tests with that text in its place; each may take so long."""
     package = folder / "mutant"
     package.mkdir()
     (package / "__init__.py").touch()
@@ -119,27 +123,30 @@ def run_suite(folder: Path, sample: str, *args: str) -> str:
     assert suite != SUITE
     (package / "test_spool.py").write_text(suite)
     env = {**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{ROOT}"}
-    options = ["-p", "no:cacheprovider", "-p", "no:randomly", "-q", "-rA", "--timeout=20"]
+    options = ["-p", "no:cacheprovider", "-p", "no:randomly", "-q", "-rA", f"--timeout={timeout_s}"]
     command = [sys.executable, "-m", "pytest", *options, *args]
     done = subprocess.run(
-        command, cwd=folder, env=env, capture_output=True, text=True, timeout=110, check=False
+        command, cwd=folder, env=env, capture_output=True, text=True, timeout=280, check=False
     )
     return done.stdout + done.stderr
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_mutant_fails_the_suite(name: str, tmp_path: Path) -> None:
     text, instead, row, how = MUTANTS[name]
     assert SAMPLE.count(text) == 1
-    out = run_suite(
-        tmp_path, SAMPLE.replace(text, instead), f"mutant/test_spool.py::TestSpool::{row}"
-    )
+    mutant = SAMPLE.replace(text, instead)
+    timeout_s = 20 if how == HANGS else 200
+    node = f"mutant/test_spool.py::TestSpool::{row}"
+    out = run_suite(tmp_path, mutant, node, timeout_s=timeout_s)
     noticed = rf"^FAILED mutant/test_spool.py::TestSpool::{re.escape(row)}"
     assert re.search(noticed, out, re.MULTILINE), out
     assert re.search(f"^E  .*{how}", out, re.MULTILINE), out
 
 
+@pytest.mark.timeout(300)
 def test_the_sample_itself_passes_those_rows(tmp_path: Path) -> None:
     rows = {f"mutant/test_spool.py::TestSpool::{mutant.row}" for mutant in MUTANTS.values()}
     out = run_suite(tmp_path, SAMPLE, *sorted(rows))
