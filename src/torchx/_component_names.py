@@ -10,7 +10,7 @@ _COMPONENT = re.compile(
 
 
 def components_in(path: str) -> list[str]:
-    """Names of the functions that say that they return an ``AppDef``; none of what is no text."""
+    """Returns the names of functions annotated to return an ``AppDef``; empty if not text."""
     try:
         with open(path, encoding="utf-8") as f:
             text = f.read()
@@ -20,7 +20,7 @@ def components_in(path: str) -> list[str]:
 
 
 def how_to_run(path: str) -> str:
-    """What to say to someone who gave a file in the place of a component."""
+    """Returns the advice for a user who named a file where a component is expected."""
     if not os.path.isfile(path):
         return f"there is no file `{path}`; a component in one is named `path/to/file.py:function`"
     run_it = f"run it with `torchx run utils.python --script {path}`"

@@ -8,7 +8,7 @@ if sys.platform != "win32":  # trackers run there too, without locks
     import fcntl
 
 _TAIL_BYTES = 65536
-_NO_LOCKS = "this system has no such locks"
+_NO_LOCKS = "this system has no file locks"
 
 
 def take_lock(fd: int) -> None:
@@ -23,16 +23,16 @@ def take_lock(fd: int) -> None:
 
 
 def wait_for_lock(fd: int) -> bool:
-    """``take_lock``, but gives false where the file system has no locks."""
+    """Takes the lock as ``take_lock`` does; returns False if the file system has no locks."""
     try:
         take_lock(fd)
-    except OSError:  # as network file systems may answer
+    except OSError:  # the error of some network file systems
         return False
     return True
 
 
 def try_lock(fd: int) -> bool:
-    """Locks an open file or folder until it is closed; false, at once, while another holds it.
+    """Tries to lock an open file or folder until it is closed; False if another process holds it.
 
     Raises:
         OSError: if the file system has no locks.
@@ -41,19 +41,19 @@ def try_lock(fd: int) -> bool:
         raise OSError(_NO_LOCKS)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError):  # the second is a network file system's way
+    except (BlockingIOError, PermissionError):  # `EACCES` is how network file systems report it
         return False
     return True
 
 
 class exclusive_lock:
-    """Lets one process at a time into its block, and tells whether it does.
+    """Lets one process at a time into its block; entering gives True if the lock is held.
 
-    It does not where the file cannot be opened, or the file system has no locks.
+    Entering gives False if the file cannot be opened or the file system has no locks.
 
     Args:
-        path: of a file, which is made if it is missing and stays; or of a folder.
-        waiting: called if another process is in its block.
+        path: of a file, which is created if missing and kept, or of a folder.
+        waiting: called if another process holds the lock.
     """
 
     def __init__(self, path: str, waiting: Callable[[], None] | None = None) -> None:
@@ -101,10 +101,10 @@ def write_all(fd: int, data: bytes) -> None:
 
 
 def replace_file(path: str, data: bytes, *, mode: int | None = None) -> None:
-    """Gives a file new content in one step: readers see the old or the new, never a part.
+    """Replaces a file's content atomically: readers see the old or the new content, never a part.
 
-    Several processes may do so at once, also on several machines; the last one wins. What was
-    begun beside the file is removed if that fails.
+    Several processes may do so at once, also on several machines; the last one wins. The temporary
+    file beside it is removed on failure.
 
     Args:
         mode: permissions of the file from its first byte on, ``0o600`` for secrets; ``None`` for
@@ -130,9 +130,9 @@ def replace_file(path: str, data: bytes, *, mode: int | None = None) -> None:
 
 
 def last_lines(path: str, count: int) -> list[str]:
-    """The last lines of a file that are not empty; none if it cannot be read.
+    """Returns the last non-empty lines of a file; empty if it cannot be read.
 
-    They are looked for in its last 64 KiB.
+    Only the last 64 KiB of the file are read.
     """
     try:
         with open(path, "rb") as file:

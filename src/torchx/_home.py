@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def TORCHX_HOME(*subdir_paths: str) -> "Path":
-    """The directory for TorchX's files, or one below it; it is made if it is missing.
+    """Returns the directory for TorchX's files, or a path below it; creates it if missing.
 
     It is ``$TORCHX_HOME``, and ``~/.torchx`` where that is not set.
     """

@@ -1,7 +1,7 @@
 """The apps that were launched from here: one line for each, in a file below ``TORCHX_HOME``.
 
-An aid for people who do not want to type handles. Nothing else depends on it: a line that cannot be
-written or read is none.
+This spares people from typing handles. Nothing else depends on it: a line that cannot be written or
+read is ignored.
 """
 
 import os
@@ -15,12 +15,12 @@ from torchx.errors import InvalidInput
 _FILE = "launched"
 _DELETED = "-"
 _LONGEST_BYTES = 1 << 19
-"""About 8,000 launches; of a longer file the later half is kept."""
+"""About 8,000 launches; of a longer file only the later half is kept."""
 
 
 @light_dataclass(frozen=True)
 class Launch:
-    """One app, and when it was launched."""
+    """The record of one launch: the app's handle and the time."""
 
     handle: str
     time_s: int
@@ -33,17 +33,17 @@ class Launch:
 
 
 def note_launch(handle: str) -> None:
-    """Notes an app that has just been launched."""
+    """Records an app that has just been launched."""
     _append(f"{int(time.time())} {handle}\n")
 
 
 def note_deletion(handle: str) -> None:
-    """Notes that an app is gone."""
+    """Records that an app was deleted."""
     _append(f"{_DELETED} {handle}\n")
 
 
 def launches() -> list[Launch]:
-    """The apps that were launched from here and not deleted, the latest first."""
+    """Returns the apps that were launched from here and not deleted, latest first."""
     try:
         with open(_path(), encoding="utf-8", errors="replace") as file:
             lines = file.read().split("\n")

@@ -1,4 +1,4 @@
-"""What waits for something outlives a backend that is away for a while."""
+"""Tolerates outages of a backend, for calls that wait."""
 
 import time
 from contextvars import ContextVar
@@ -7,10 +7,10 @@ from torchx._startup.lazy_logger import get_logger
 from torchx.errors import BackendUnavailable, ProgramNotFound
 
 AWAY_S = 150.0
-"""How many seconds a backend may be away for those who wait."""
+"""Seconds that a backend may be unreachable before waiting calls fail."""
 
 told_by_others: "ContextVar[bool]" = ContextVar("torchx_outages_told", default=False)
-"""Whether somebody beside this thread waits for the same app, and reports outages."""
+"""Set while another thread waits for the same app and reports outages."""
 
 logger = get_logger("torchx.runner.api")
 
@@ -28,7 +28,7 @@ class Outage:
         self._since: float | None = None
 
     def note(self, err: BackendUnavailable) -> None:
-        """Reports the beginning of an outage; raises the error if it is long or does not pass."""
+        """Reports the start of an outage; raises the error if it lasts too long or is permanent."""
         if isinstance(err, ProgramNotFound):
             raise err
         now = time.monotonic()

@@ -1,4 +1,4 @@
-"""What is shown while something long goes on, each step in the place of the one before."""
+"""The display of progress: each step of a long operation replaces the one before."""
 
 from collections.abc import Callable
 
@@ -13,21 +13,21 @@ class _Chosen:
 
 
 def show_on(display: "Display | None") -> None:
-    """Has steps shown there; with ``None`` whoever takes them shows them itself."""
+    """Sets the display of steps; with ``None`` each caller shows its steps itself."""
     _Chosen.display = display
 
 
 def display() -> "Display | None":
-    """Where steps are shown; ``None`` if nobody has said."""
+    """Returns the display of steps; ``None`` if none is set."""
     configure_now()  # that is chosen with the handler of records
     return _Chosen.display
 
 
 class Tally:
-    """Layers of an image on their way, and their bytes.
+    """Counts the layers of an image in transfer, and their bytes.
 
     Args:
-        doing: what is done with which image.
+        doing: description of the transfer.
     """
 
     def __init__(self, doing: str) -> None:
@@ -37,11 +37,11 @@ class Tally:
 
     @property
     def bytes_moved(self) -> int:
-        """Of all layers together."""
+        """Bytes of all layers together."""
         return sum(there for there, _ in self._layers.values())
 
     def note(self, layer: str, there: int | None = None, size: int | None = None) -> None:
-        """Takes in a layer, and how many of its bytes are there."""
+        """Records a layer, and how many of its bytes have arrived."""
         before = self._layers.get(layer, (0, 0))
         self._layers[layer] = (
             before[0] if there is None else there,
@@ -49,7 +49,7 @@ class Tally:
         )
 
     def finish(self, layer: str) -> None:
-        """The layer is where it should be."""
+        """Records that the layer is complete."""
         size = self._layers.get(layer, (0, 0))[1]
         self.note(layer, size)
         self._done.add(layer)
@@ -63,7 +63,7 @@ class Tally:
 
 
 def bytes_text(size: int) -> str:
-    """A size as registries and Docker show it.
+    """Formats a size like registries and Docker do.
 
     >>> bytes_text(200), bytes_text(81_234), bytes_text(4_500_000), bytes_text(3_500_000_000)
     ('200 B', '81 kB', '4.5 MB', '3.5 GB')

@@ -1,4 +1,4 @@
-"""Calls that are repeated when they fail for reasons that pass."""
+"""Retries calls that fail for transient reasons."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -9,11 +9,11 @@ from torchx.errors import BackendUnavailable, ProgramNotFound
 T = TypeVar("T")
 
 PAUSES_S = (0.2, 0.5, 1.0, 2.0)
-"""Seconds before each repetition; up to a fifth is added or taken at random."""
+"""Seconds before each retry, with up to 20 % of random jitter in either direction."""
 
 
 def passes(err: Exception) -> bool:
-    """Whether the same call may succeed later."""
+    """Returns True if the same call may succeed later."""
     return isinstance(err, BackendUnavailable) and not isinstance(err, ProgramNotFound)
 
 
@@ -22,11 +22,12 @@ def with_retries(
     pauses_s: Iterable[float] = PAUSES_S,
     transient: Callable[[Exception], bool] = passes,
 ) -> T:
-    """The result of a call that may be made again without harm.
+    """Returns the result of an idempotent call, retrying it after transient errors.
 
     Args:
-        pauses_s: seconds before each repetition; the call is made once more than there are pauses.
-        transient: says of an error that the same call may succeed later.
+        pauses_s: seconds before each retry; the call is made at most once more than there are
+            pauses.
+        transient: returns True for an error after which the same call may succeed.
     """
     for pause_s in pauses_s:
         try:

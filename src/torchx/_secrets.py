@@ -1,6 +1,6 @@
 """Keeps secrets out of what is shown: values whose name says so, passwords in URLs, known tokens.
 
-What cannot be told from other text by its name, its place or its form is shown.
+Secrets that cannot be recognized by their name, place or form are shown.
 """
 
 import functools
@@ -46,12 +46,12 @@ _OTHER_KEYS = frozenset(("CACHE", "FOREIGN", "PARTITION", "PRIMARY", "PUBLIC", "
 # shorter values are masked only behind their name: `1` would hide every digit of a request
 _MIN_LENGTH_ANYWHERE = 8
 _MIN_LENGTH_OF_USER = 16
-"""A longer user of an ``https`` URL without a password is a token."""
+"""A longer user name in an ``https`` URL without a password is taken for a token."""
 
 
 @functools.cache  # few names stand in many requests
 def looks_secret(name: str) -> bool:
-    """Whether a name says that its value is a secret.
+    """Returns True if the name suggests that its value is a secret.
 
     >>> looks_secret("HF_TOKEN"), looks_secret("TOKENIZERS_PARALLELISM")
     (True, False)
@@ -81,7 +81,8 @@ def _is_secret_word(word: str, last: str) -> bool:
 
 
 def mask_string(text: str) -> str:
-    """Text without the secrets that stand behind a name, in a URL, or are known by their form.
+    """Returns the text with secrets masked: values of secret names, passwords in URLs, known
+    tokens.
 
     >>> mask_string("postgres://me:pw@db/x --api-key=k1 TOKEN='a b'")
     'postgres://me:***@db/x --api-key=*** TOKEN=***'
@@ -90,7 +91,7 @@ def mask_string(text: str) -> str:
 
 
 def secrets_of(text: str) -> list[str]:
-    """What ``mask_string`` would hide of a text."""
+    """Returns the secrets that ``mask_string`` would mask in the text."""
     found: list[str] = []
 
     def note(secret: str) -> str:
@@ -120,7 +121,7 @@ _PARTS_OF_NAMES = (
     "PSK",
     "SAS",
 )
-"""Every name that looks secret has one of these."""
+"""Every secret-looking name contains one of these."""
 _PARTS_OF_FORMS = (
     "ghp_",
     "gho_",
@@ -139,7 +140,7 @@ _PARTS_OF_FORMS = (
     "eyJ",
     "PRIVATE",
 )
-"""Every secret that is known by its form has one of these."""
+"""Every secret recognized by its form contains one of these."""
 
 
 def _replaced(text: str, replace: "Callable[[str], str]") -> str:
@@ -159,7 +160,7 @@ def _may_name_secret(text: str) -> bool:
 
 
 class _Patterns:
-    """What finds secrets in text; each is compiled when it is needed first."""
+    """The patterns that find secrets in text; each is compiled on first use."""
 
     @functools.cached_property
     def url(self) -> "re.Pattern[str]":
@@ -200,7 +201,7 @@ _PATTERNS = _Patterns()
 
 
 def _masked_url(found: "re.Match[str]", replace: "Callable[[str], str]") -> str:
-    """A URL's beginning up to ``@`` with the password masked, if that is what stands there."""
+    """Returns the start of a URL up to ``@`` with its password, if any, masked."""
     scheme, info = found[1], found[2]
     user, colon, password = info.partition(":")
     in_path = any(char in user for char in "/?#[")
@@ -231,7 +232,7 @@ def _masked_pair(found: "re.Match[str]", replace: "Callable[[str], str]") -> str
 
 
 def _names_secret(name: str) -> bool:
-    """As ``looks_secret``, also of options and of names like ``AccountKey``."""
+    """Like ``looks_secret``, but also for options and for names like ``AccountKey``."""
     plain = name.lstrip("-")
     spread = "".join(
         f"_{char}" if char.isupper() and before.islower() else char
@@ -250,12 +251,13 @@ def mask_app(app: "dict[str, Any]") -> "dict[str, Any]":
 
 
 def mask_data(value: "Any", mask: "Callable[[str], str]" = mask_string) -> "Any":
-    """Plain data with every text masked whose key looks secret, ``{"name", "value"}`` pairs too.
+    """Returns plain data with the values of secret-looking keys masked, also in ``{"name",
+    "value"}`` pairs.
 
-    In other texts, and in lists of arguments, what looks secret is masked.
+    Other texts and argument lists are searched for secrets, which are masked.
 
     Args:
-        mask: masks what else there is of text.
+        mask: masks all other text.
     """
     if isinstance(value, Mapping):
         masked = {key: _mask_entry(key, entry, mask) for key, entry in value.items()}
@@ -282,7 +284,7 @@ def mask_args(args: "list[str]") -> "list[str]":
 
 
 def _secret_args(args: "list[str]") -> "Iterator[tuple[str, str]]":
-    """Each argument with what of its end is a secret; empty for none."""
+    """Yields each argument with its secret suffix; an empty suffix if there is no secret."""
     before = ""
     for arg in args:
         name, equals, value = arg.partition("=")
@@ -313,7 +315,8 @@ def _mask_entry(key: object, entry: "Any", mask: "Callable[[str], str]") -> "Any
 
 
 def mask_text(text: str, app: "dict[str, Any]", request: "Any" = None) -> str:
-    """A rendered request with the secrets of the (unmasked) app masked, as far as text allows.
+    """Returns a rendered request with the secrets of the (unmasked) app masked where they are
+    found.
 
     Args:
         request: the request, of mappings, lists and dataclasses, for secrets that come from
@@ -323,7 +326,7 @@ def mask_text(text: str, app: "dict[str, Any]", request: "Any" = None) -> str:
 
 
 def mask_request(request: "Any", app: "dict[str, Any]") -> "Any":
-    """As ``mask_text``, of a request that is plain data."""
+    """Like ``mask_text``, for a request that is plain data."""
     secrets = {*_secrets_in(request), *_secrets_in(app)}
     return mask_data(request, lambda text: _mask_known(text, secrets))
 
@@ -335,7 +338,7 @@ def _mask_known(text: str, secrets: "set[tuple[str, str]]") -> str:
 
 
 def mask_message(text: str) -> str:
-    """A message of ours, without what looks secret in it or in the environment and arguments."""
+    """Returns a message with secrets masked, also those of the environment and our arguments."""
     for secret in _known_secrets():
         text = text.replace(secret, MASK)
     return mask_string(text)
@@ -343,7 +346,7 @@ def mask_message(text: str) -> str:
 
 @functools.cache
 def _known_secrets() -> "tuple[str, ...]":
-    """Long secrets of this process: those in its environment, and those it was started with."""
+    """Returns the long secrets in this process's environment and command line."""
     import os
     import sys
 
@@ -398,11 +401,12 @@ _SHELL_QUOTE = "'\"'\"'"
 
 
 def _spellings(value: str) -> list[str]:
-    """How a value may be written: as it is, quoted by a shell (once or in a quoted script), or
-    escaped by Python or JSON; the longest first."""
+    """Returns the spellings of a value, longest first: plain, quoted for a shell (once or within a
+    quoted script), and escaped for Python or JSON.
+    """
     import json
 
-    in_quotes = value.replace("'", _SHELL_QUOTE)  # as `shlex.quote` has it between its own two
+    in_quotes = value.replace("'", _SHELL_QUOTE)  # how `shlex.quote` writes a quote inside quotes
     found = {value, in_quotes, in_quotes.replace("'", _SHELL_QUOTE)}
     found |= {escaped for text in found for escaped in (repr(text)[1:-1], json.dumps(text)[1:-1])}
     return sorted(found, key=len, reverse=True)

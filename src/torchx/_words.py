@@ -1,4 +1,4 @@
-"""Words that people type: what they probably meant, and what stands for yes and no."""
+"""Interprets words that people type: spelling suggestions, yes and no."""
 
 from collections.abc import Iterable
 
@@ -19,10 +19,10 @@ def parse_bool(text: str) -> bool | None:
 
 
 def closest(word: str, choices: Iterable[str]) -> str | None:
-    """The choice most like the word, in any case; ``None`` when nothing comes near.
+    """Returns the choice most similar to the word, ignoring case; ``None`` if none is similar.
 
-    First are those that one edit away: two letters that changed places, or one that is missing,
-    too much or wrong. Then come those that share most of their letters.
+    Choices one edit away win: two letters swapped, or one missing, added or wrong. Otherwise the
+    choice that shares most letters wins.
 
     >>> closest("utils.ehco", ["utils.hco", "utils.echo"])
     'utils.echo'
@@ -43,17 +43,17 @@ def closest(word: str, choices: Iterable[str]) -> str | None:
 
 
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
-    """A sentence to put behind an error, with a space in front; empty when nothing comes near."""
+    """Returns a sentence to append to an error, with a leading space; empty if none is similar."""
     found = closest(word, choices)
     return f" Did you mean `{found}`?" if found else ""
 
 
 _SHORTEST = 3
-"""Letters that a word must have to be told from any other by one edit."""
+"""Least length of a word for which one edit is a meaningful difference."""
 
 
 def _one_edit(word: str, other: str) -> bool:
-    """Says whether one edit makes one word of the other.
+    """Returns True if one edit turns one word into the other.
 
     >>> _one_edit("ehco", "echo"), _one_edit("eco", "echo"), _one_edit("ceho", "echo")
     (True, True, True)

@@ -36,7 +36,7 @@ def deprecated(*, replacement: str | None = None) -> Callable[[T], T]:
             @wraps(original)
             def init(self: object, *args: Any, **kwargs: Any) -> None:
                 warnings.warn(message, UserWarning, stacklevel=2)
-                if original is not object.__init__:  # that one refuses what `__new__` has taken
+                if original is not object.__init__:  # which takes none
                     original(self, *args, **kwargs)
 
             target.__init__ = init  # type: ignore[misc]  # the class warns, and stays a class

@@ -1,7 +1,7 @@
 """All errors of TorchX that a caller may want to react to, on one page.
 
-The second parent of a class is what was raised before there was this one, or what Python raises
-in such a case: ``except`` clauses that were written for it go on working.
+The second base of a class is what was raised before the class existed, or what Python raises in
+such a case, so that existing ``except`` clauses keep working.
 """
 
 from typing import TYPE_CHECKING
@@ -28,7 +28,7 @@ class InvalidInput(TorchXError, ValueError):
 
 
 class UnsupportedRequest(TorchXError, NotImplementedError):
-    """The scheduler cannot do what was asked for."""
+    """The scheduler does not support the request."""
 
 
 class InvalidRunConfigException(InvalidInput):
@@ -57,7 +57,7 @@ class ComponentValidationException(InvalidInput):
 
 
 class OverlayTypeError(InvalidInput, TypeError):
-    """A value of an overlay does not fit to where it goes."""
+    """A value of an overlay has the wrong type for its place in the request."""
 
 
 class MissingMountOption(InvalidInput, KeyError):
@@ -68,7 +68,7 @@ class MissingMountOption(InvalidInput, KeyError):
 
 
 class MountNotSupported(InvalidInput, TypeError):
-    """A role has a mount of a kind that the scheduler does not know."""
+    """A role has a mount of a type that the scheduler does not support."""
 
 
 class ConfigFileError(InvalidInput):
@@ -79,22 +79,22 @@ class ConfigFileNotFound(InvalidInput, FileNotFoundError):
     """``TORCHXCONFIG`` names a file that does not exist."""
 
 
-# Nothing has that name. ------------------------------------------------------------------------
+# Unknown names. -------------------------------------------------------------------------------
 
 
 class UnknownName(InvalidInput, KeyError):
-    """Nothing has the name that was given."""
+    """The given name is not known."""
 
     def __str__(self) -> str:
         return str(self.args[0])  # that of a `KeyError` is the repr
 
 
 class UnknownApp(UnknownName):
-    """The scheduler knows nothing of that app, or no longer."""
+    """The scheduler does not know the app, or has forgotten it."""
 
 
 class UnknownAppException(TorchXError):
-    """The scheduler does not know the app; what the runner raises for a handle."""
+    """The scheduler does not know the app of a handle; raised by the runner."""
 
     def __init__(self, app_handle: str) -> None:
         super().__init__(
@@ -105,11 +105,11 @@ class UnknownAppException(TorchXError):
 
 
 class UnresolvedApp(UnknownName):
-    """No app that was launched from here has an id like the one given."""
+    """No app launched from here matches the given id."""
 
 
 class AmbiguousApp(InvalidInput):
-    """The beginning of an app id is that of several apps; the message lists them."""
+    """Several apps match the given prefix of an app id; the message lists them."""
 
 
 class UnknownSchedulerException(InvalidInput):
@@ -127,7 +127,7 @@ class ComponentNotFoundException(InvalidInput):
 
 
 class LogsNotFound(InvalidInput, RuntimeError):
-    """There is no such app, role, replica or attempt to read logs of."""
+    """The app, role, replica or attempt whose logs were requested does not exist."""
 
 
 # Something is not installed. -------------------------------------------------------------------
@@ -138,7 +138,7 @@ class NotInstalled(TorchXError, ModuleNotFoundError):
 
     Args:
         name: the module that cannot be imported.
-        extra: the extra of TorchX that brings it; the message then ends with how to install it.
+        extra: the extra of TorchX that installs it; the message then ends with the install command.
     """
 
     def __init__(self, message: str, *, name: str | None = None, extra: str | None = None) -> None:
@@ -149,7 +149,7 @@ class NotInstalled(TorchXError, ModuleNotFoundError):
 
 
 class SchedulerNotInstalled(NotInstalled):
-    """A scheduler cannot be made: its module, or a package that it needs, is not there."""
+    """A scheduler cannot be created because its module, or a package that it needs, is missing."""
 
 
 class DockerNotInstalled(NotInstalled):
@@ -157,7 +157,7 @@ class DockerNotInstalled(NotInstalled):
 
 
 class FsspecNotInstalled(NotInstalled):
-    """A path or URL is given that takes fsspec to read."""
+    """A path or URL was given that needs fsspec, which is not installed."""
 
 
 class PluginNotLoaded(TorchXError, ModuleNotFoundError):
@@ -165,7 +165,7 @@ class PluginNotLoaded(TorchXError, ModuleNotFoundError):
 
 
 class UnwritableOutput(TorchXError, OSError):
-    """Standard output cannot be written, as on a full disk."""
+    """Standard output cannot be written, for example because the disk is full."""
 
 
 # The backend. ----------------------------------------------------------------------------------
@@ -176,19 +176,19 @@ class BackendUnavailable(TorchXError, OSError):
 
 
 class ProgramNotFound(BackendUnavailable):
-    """A program by which the backend is reached, such as ``sbatch``, is not on PATH.
+    """A program needed to reach the backend, such as ``sbatch``, is not on PATH.
 
-    Unlike other outages it does not pass: nothing is tried again.
+    Unlike other outages this one is permanent: nothing is retried.
     """
 
 
 class CommandFailed(TorchXError, RuntimeError):
-    """A program of the backend ran and said no.
+    """A program of the backend failed.
 
     Args:
         program: its name.
-        exit_code: what ``wait(2)`` says, a signal as a negative number.
-        stderr: what it said, on one line.
+        exit_code: its exit code; a negative number is the signal that killed it.
+        stderr: its error message, on one line.
     """
 
     def __init__(self, program: str, exit_code: int, stderr: str) -> None:
@@ -211,7 +211,7 @@ class DockerRefused(TorchXError, RuntimeError):
 
 
 class RefusedByRegistry(InvalidInput):
-    """The registry does not do what was asked for.
+    """The registry refused a request.
 
     Args:
         status: its HTTP status.
@@ -223,7 +223,7 @@ class RefusedByRegistry(InvalidInput):
 
 
 class TransferFailed(DockerRefused):
-    """The Docker daemon could not pull or push an image; its own words are the message."""
+    """The Docker daemon could not pull or push an image; the message is the daemon's."""
 
 
 class UnexpectedReply(TorchXError, ValueError):
@@ -242,7 +242,7 @@ class UnexpectedReply(TorchXError, ValueError):
 
 
 class JobStartError(TorchXError, OSError):
-    """The job could not be started as a whole; nothing of it is left running."""
+    """The job could not be started completely; none of its replicas is left running."""
 
 
 class AppStatusError(TorchXError):
@@ -257,7 +257,7 @@ class AppStatusError(TorchXError):
 
 
 class WorkspaceNotFound(InvalidInput, FileNotFoundError):
-    """There is nothing at the place that was given as a workspace."""
+    """The given workspace does not exist."""
 
 
 class UnreadableWorkspace(TorchXError, OSError):
@@ -269,11 +269,11 @@ class UnwritableDirectory(TorchXError, OSError):
 
 
 class DirectoryTaken(InvalidInput, FileExistsError):
-    """There is something at the place for the copy that was not made for it."""
+    """The target directory of a copy exists and was not created by TorchX."""
 
 
 class RootMissing(TorchXError, AssertionError):
-    """The folder to track in does not exist."""
+    """The folder that a tracker writes to does not exist."""
 
 
 class ConfigMissing(InvalidInput, FileNotFoundError):
@@ -281,4 +281,4 @@ class ConfigMissing(InvalidInput, FileNotFoundError):
 
 
 class AmbiguousRun(TorchXError, RuntimeError):
-    """More than one MLflow run has the name."""
+    """Several MLflow runs have the same name."""

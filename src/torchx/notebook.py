@@ -60,7 +60,7 @@ def load_ipython_extension(shell: object) -> None:
 
 
 def _register() -> None:
-    """Adds the magic to the shell that runs, if there is one; looks at no IPython that is not."""
+    """Adds the magic to the running shell, if there is one; does not import IPython."""
     import sys
 
     ipython = sys.modules.get("IPython")

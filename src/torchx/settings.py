@@ -1,14 +1,14 @@
 """Names of the environment variables that TorchX reads or sets: all of them.
 
 Any other variable that begins with ``PARAM_PREFIX`` is a parameter for schedulers. Two places
-spell names of this list themselves, as they cannot import it: the scripts that ``slurm`` submits,
+repeat names of this list, because they cannot import it: the scripts that ``slurm`` submits,
 and the supervisor of local jobs, which runs without TorchX on its path.
 """
 
 PARAM_PREFIX = "TORCHX_"
-"""Begins the names of parameters for schedulers: ``TORCHX_FOO_BAR=z`` gives ``foo_bar="z"``."""
+"""Prefix of parameters for schedulers: ``TORCHX_FOO_BAR=z`` gives ``foo_bar="z"``."""
 TRACKER_PREFIX = "TORCHX_TRACKER_"
-"""Begins the names by which a launcher hands settings of one tracker to its jobs."""
+"""Prefix of variables that pass the settings of one tracker to jobs."""
 
 # Read where TorchX is used. --------------------------------------------------------------------
 
@@ -19,17 +19,17 @@ ENV_TORCHXCONFIG = "TORCHXCONFIG"
 ENV_TORCHX_CUSTOM_NAMED_RESOURCES = "TORCHX_CUSTOM_NAMED_RESOURCES"
 """Module or file whose named resources are added."""
 ENV_TORCHX_PLUGINS_SOURCE = "TORCHX_PLUGINS_SOURCE"
-"""Number that says where plugins are looked for."""
+"""Number that selects where plugins are searched."""
 ENV_TORCHX_NO_ENTRYPOINTS = "TORCHX_NO_ENTRYPOINTS"
-"""Earlier switch for the same."""
+"""Former name of the switch for plugins."""
 ENV_TORCHX_CONTEXT_NAME = "TORCHX_CONTEXT_NAME"
-"""From where a job is launched, for its metadata."""
+"""Context that a job is launched from, for its metadata."""
 ENV_TORCHX_INSECURE_REGISTRIES = "TORCHX_INSECURE_REGISTRIES"
-"""Registries that are talked to without TLS."""
+"""Registries that are reached without TLS."""
 ENV_TORCHX_KEEP_JOBS = "TORCHX_KEEP_JOBS"
 """Number of local jobs that have ended whose records are kept."""
 ENV_TORCHX_DEBUG = "TORCHX_DEBUG"
-"""If set, what hydra composes is shown."""
+"""If set, the config composed by hydra is printed."""
 
 # Set for jobs; also read where TorchX is used in a job. ----------------------------------------
 
@@ -62,7 +62,7 @@ ENV_TORCHX_ROLE_NAME = "TORCHX_ROLE_NAME"
 ENV_TORCHX_LOCAL_JOB = "TORCHX_LOCAL_JOB"
 """App id of a local job, by which its processes are known."""
 ENV_TORCHX_EXEC = "TORCHX_EXEC"
-"""Mark of a command that `torchx exec` runs in a replica, by which it can be signalled."""
+"""Mark of a command that `torchx exec` runs in a replica, used to find and signal its processes."""
 
 NAMES = frozenset(value for name, value in list(globals().items()) if name.startswith("ENV_"))
 """All of the above. None of them is a parameter for schedulers."""

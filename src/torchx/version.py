@@ -12,8 +12,9 @@ def _get_torchx_image(version: str) -> str:
 
 
 def _find_image() -> str:
-    """The image that ``$TORCHX_IMAGE`` names, or that of the entry point ``torchx.version`` /
-    ``get_torchx_image``, or ours, which ``docker/Dockerfile`` builds."""
+    """Returns the image from ``$TORCHX_IMAGE``, else from the entry point ``torchx.version`` /
+    ``get_torchx_image``, else the default one, which ``docker/Dockerfile`` builds.
+    """
     import os
 
     from torchx.settings import ENV_TORCHX_IMAGE

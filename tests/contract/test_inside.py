@@ -1,5 +1,6 @@
 """Commands in replicas on real backends, to which nothing stands in between."""
 
+import contextlib
 import os
 import signal
 import threading
@@ -9,10 +10,15 @@ import pytest
 
 from tests.contract.test_kubernetes import IMAGE, KUBECONFIG
 from tests.contract.test_kubernetes import RecordingScheduler as RecordingKubernetes
+from tests.contract.test_kubernetes_mcad import RecordingScheduler as RecordingMCAD
 from tests.contract.test_local_docker import RecordingScheduler as RecordingDocker
 from tests.docker_engine import image_with_init, needs_docker
 from torchx.schedulers._core.ports import ForwardedPort
+from torchx.schedulers._kube.calls import Selection
+from torchx.schedulers._kube.connect import connect
+from torchx.schedulers._kube.errors import MissingKind
 from torchx.schedulers.api import ExecRequest
+from torchx.schedulers.kubernetes_mcad_scheduler._client import KINDS
 from torchx.testing._contract.inside import WAITS, InsideContract, Terminal, started
 from torchx.testing._contract.jobs import WORKER
 
@@ -94,6 +100,12 @@ class TestInsideKubernetes(RemoteInside):
 
     timeout_s = 100
 
+    @pytest.fixture(autouse=True)
+    def cluster(self, monkeypatch):
+        if not KUBECONFIG:
+            pytest.skip("set TORCHX_TEST_KUBECONFIG to the kubeconfig of a cluster for tests")
+        monkeypatch.setenv("KUBECONFIG", KUBECONFIG)
+
     @pytest.fixture
     def image(self):
         return IMAGE
@@ -103,8 +115,7 @@ class TestInsideKubernetes(RemoteInside):
         return {"grace_s": 1}
 
     @pytest.fixture
-    def scheduler(self, monkeypatch):
-        monkeypatch.setenv("KUBECONFIG", KUBECONFIG or "")
+    def scheduler(self):
         scheduler = RecordingKubernetes("test")
         yield scheduler
         for app_id in scheduler.started:
@@ -126,6 +137,33 @@ class TestInsideKubernetes(RemoteInside):
             assert jobs.until(lambda: answer(port.number)) == 200
         finally:
             port.close()
+
+
+@pytest.mark.kubernetes
+class TestInsideAppWrappers(TestInsideKubernetes):
+    """With an AppWrapper, of the generation that the cluster serves."""
+
+    @pytest.fixture
+    def opts(self, version):
+        return {"grace_s": 1, "appwrapper_version": version}
+
+    @pytest.fixture
+    def version(self):
+        client, _ = connect(KUBECONFIG)
+        with contextlib.closing(client.transport):
+            for version, kind in KINDS.items():
+                with contextlib.suppress(MissingKind):
+                    client.list_objects(Selection(kind, "default"))
+                    return version
+        pytest.skip("the cluster serves no AppWrappers")
+
+    @pytest.fixture
+    def scheduler(self):
+        scheduler = RecordingMCAD("test")
+        yield scheduler
+        for app_id in scheduler.started:
+            scheduler.delete(app_id)
+        scheduler.close()
 
 
 def answer(port):

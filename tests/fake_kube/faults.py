@@ -19,7 +19,7 @@ class Fault:
             then close), ``after`` (carry it out, then answer with ``code``), ``slow`` (wait
             ``seconds`` first), ``late`` (carry it out, then wait ``seconds``), ``cut`` (end the
             stream after one of ``places`` bytes), ``truncate`` (send so many bytes of the answer as
-            if that was all).
+            if that was all), ``text`` (answer with ``message`` in its place).
         match: regular expression, found somewhere in ``METHOD /path?query``.
         skip: requests that pass first.
         times: requests that it meets; negative for all.
@@ -105,6 +105,8 @@ class Faults:
             await asyncio.sleep(fault.seconds)
         if fault.action == "truncate" and reply.stream is None:
             reply.body = reply.body[: fault.places[(fault.met - 1) % len(fault.places)]]
+        if fault.action == "text":
+            return Reply(body=fault.message.encode(), content_type="text/plain")
         if fault.action == "lose":
             raise Dropped
         if fault.action == "after":

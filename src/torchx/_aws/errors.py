@@ -1,4 +1,4 @@
-"""Errors of AWS as errors of ours, in AWS's own words and with the id of the request."""
+"""Translates errors of AWS, keeping AWS's message and the id of the request."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,11 +8,11 @@ from torchx.errors import BackendUnavailable, InvalidInput, TorchXError
 
 
 class AwsRefused(InvalidInput):
-    """AWS answered, and does not do what was asked for.
+    """AWS refused a request.
 
     Args:
         code: AWS's name of the error, such as ``ClientException``.
-        request_id: by which AWS's support finds the request; empty if it is not told.
+        request_id: identifies the request for AWS's support; empty if unknown.
     """
 
     def __init__(self, message: str, code: str = "", request_id: str = "") -> None:
@@ -22,11 +22,11 @@ class AwsRefused(InvalidInput):
 
 
 class NotThere(AwsRefused):
-    """What was asked for does not exist in that account and region."""
+    """The requested object does not exist in that account and region."""
 
 
 class NotAllowed(AwsRefused):
-    """The credentials are good, and do not allow that."""
+    """The credentials are valid, but do not allow the request."""
 
 
 class NoCredentials(AwsRefused):
@@ -34,15 +34,15 @@ class NoCredentials(AwsRefused):
 
 
 class NoRegion(AwsRefused):
-    """Nothing says which region is meant."""
+    """No region is configured."""
 
 
 class Throttled(BackendUnavailable):
-    """AWS takes no more requests for now, also after some repetitions."""
+    """AWS throttles requests, also after retries."""
 
 
 class AnswerLost(BackendUnavailable):
-    """No answer came: the request may have been carried out, or not."""
+    """The response was lost: the request may or may not have been carried out."""
 
 
 SIGN_IN = (
@@ -117,13 +117,13 @@ _BAD_CONFIG = (
 
 @contextmanager
 def translate_errors(call: str) -> Iterator[None]:
-    """Raises errors of boto3 as errors of ours; lets others pass.
+    """Translates errors of boto3 into those of ``torchx.errors``; lets others pass.
 
     Args:
         call: service and operation, as ``batch:SubmitJob``, for messages.
 
     Raises:
-        NoCredentials, NotAllowed, NotThere, AwsRefused: AWS says no.
+        NoCredentials, NotAllowed, NotThere, AwsRefused: AWS refused the request.
         Throttled, AnswerLost, BackendUnavailable: the same call may succeed later.
     """
     try:
@@ -138,9 +138,9 @@ def translate_errors(call: str) -> Iterator[None]:
 
 
 def translated(err: Exception, call: str) -> TorchXError | None:
-    """What an error of boto3 is to us; ``None`` for anything else.
+    """Translates an error of boto3; ``None`` for any other error.
 
-    It goes by names, since boto3 may not be there, and errors of clients that were given may come
+    Errors are recognized by name: boto3 may not be installed, and a given client's errors may come
     from another copy of it.
     """
     names = {cls.__name__ for cls in type(err).__mro__}

@@ -1,4 +1,4 @@
-"""Calls that must have their effect once, on a service that has no token for that."""
+"""Calls that must take effect once, on services without idempotency tokens."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 PAUSES_S = (0.5, 1.0, 2.0, 4.0)
 _LOOKS_S = (0.0, 1.0, 2.0)
-"""Before each look for what may have been made: lists lag behind."""
+"""Seconds before each search for the created object: lists lag behind."""
 
 
 def exactly_once(
@@ -22,16 +22,17 @@ def exactly_once(
     what: str,
     pauses_s: Sequence[float] = PAUSES_S,
 ) -> T:
-    """What was made. After a lost answer it is looked for, and made only if it is not there.
+    """Creates an object once and returns it. After a lost response, it searches before retrying.
 
     Args:
         create: sends the request once (``AwsService.call_once``).
-        find: looks for what it makes, by a name that nothing else has; ``None`` if there is none.
-        what: what is made, for the message: ``job `x```.
-        pauses_s: before each repetition; the request is sent once more than there are pauses.
+        find: finds the created object by its unique name; ``None`` if there is none.
+        what: the object, for the message: ``job `x```.
+        pauses_s: seconds before each retry; the request is sent at most once more than there are
+            pauses.
 
     Raises:
-        BackendUnavailable: if AWS stays away; the message tells if it may have been made.
+        BackendUnavailable: if AWS stays away; the message says whether it may have been created.
         TorchXError: if AWS refuses.
     """
     for pause_s in (*pauses_s, None):

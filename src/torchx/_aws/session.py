@@ -27,14 +27,15 @@ if TYPE_CHECKING:
 CONNECT_S = 10
 ANSWER_S = 60
 ATTEMPTS = 4
-"""How often a call is made at most, with pauses that grow up to some seconds; the settings of AWS's
-own, AWS_MAX_ATTEMPTS and AWS_RETRY_MODE, come first."""
+"""Most attempts of a call, with pauses that grow up to some seconds; AWS's own settings,
+AWS_MAX_ATTEMPTS and AWS_RETRY_MODE, take precedence.
+"""
 
 _local = threading.local()
 
 
 def local_session(region: str | None = None, profile: str | None = None) -> "boto3.session.Session":
-    """This thread's session of boto3; a new one when variables ``AWS_*`` have changed.
+    """Returns this thread's boto3 session; a new one when variables ``AWS_*`` have changed.
 
     Args:
         region, profile: ``None`` for those of the environment and of ``~/.aws/config``.
@@ -60,17 +61,17 @@ def local_session(region: str | None = None, profile: str | None = None) -> "bot
 
 
 def _settings() -> tuple[tuple[str, str], ...]:
-    """The variables of AWS's own."""
+    """Returns AWS's own variables."""
     return tuple(sorted(item for item in os.environ.items() if item[0].startswith("AWS_")))
 
 
 class AwsService:
-    """One service of AWS. Threads share its clients, as boto3 allows, and no sessions.
+    """A client of one AWS service. Threads share clients, as boto3 allows, but not sessions.
 
     Args:
-        name: as boto3 calls it: ``batch``, ``logs``, ``sagemaker``.
-        region, profile: ``None`` for the user's own settings.
-        client: used in place of one of boto3, for all calls.
+        name: its name in boto3: ``batch``, ``logs``, ``sagemaker``.
+        region, profile: ``None`` for the user's defaults.
+        client: replaces boto3's client, for all calls.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class AwsService:
         self._made: dict[int | None, tuple[object, Any]] = {}
 
     def call(self, operation: str, **params: Any) -> dict[str, Any]:
-        """The answer of one operation, which is repeated while AWS is busy or away.
+        """Returns the response of one operation; retries while AWS is busy or away.
 
         Args:
             operation: name of a method of boto3's client, as ``describe_jobs``.
@@ -95,16 +96,16 @@ class AwsService:
         return self._call(self.client(), operation, params)
 
     def call_once(self, operation: str, **params: Any) -> dict[str, Any]:
-        """As ``call``, for what must not happen twice: the request is sent once, and not again."""
+        """Like ``call``, without retries, for operations that must not happen twice."""
         return self._call(self.client(attempts=1), operation, params)
 
     def pages(self, operation: str, **params: Any) -> Iterator[dict[str, Any]]:
-        """All pages of an answer, each asked for when it is needed."""
+        """Yields all pages of a response, each requested when needed."""
         with translate_errors(self._title(operation)):
             yield from self.client().get_paginator(operation).paginate(**params)
 
     def items(self, operation: str, key: str, **params: Any) -> Iterator[dict[str, Any]]:
-        """What all pages hold under a key."""
+        """Yields the items of a key from all pages."""
         for page in self.pages(operation, **params):
             yield from page.get(key) or ()
 
@@ -132,10 +133,10 @@ class AwsService:
         return str(self.client().meta.region_name)
 
     def client(self, attempts: int | None = None) -> Any:
-        """The client that was given, else one of boto3; a new one when variables have changed.
+        """Returns the given client, else one of boto3; a new one when variables have changed.
 
         Args:
-            attempts: how often a call is made at most; ``None`` for as often as usual.
+            attempts: most attempts of a call; ``None`` for the default.
         """
         if self._given is not None:
             return self._given

@@ -1,6 +1,6 @@
-"""One client of the Docker daemon, for the scheduler and the workspaces.
+"""The client of the Docker daemon shared by the scheduler and the workspaces.
 
-Nothing of Docker's SDK is imported with this package; that happens when a connection is made.
+Docker's SDK is not imported with this package but when a connection is opened.
 """
 
 from torchx._docker._calls import WORKERS, image_record, in_parallel, pull, with_retries

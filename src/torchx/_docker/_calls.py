@@ -11,7 +11,7 @@ from torchx._startup.lazy_logger import get_logger
 from torchx.errors import BackendUnavailable, DockerRefused, TransferFailed
 
 WORKERS = 10
-"""Calls at a time: more make neither dockerd faster nor fit the SDK's pool of connections."""
+"""Concurrent calls: more do not make dockerd faster and exceed the SDK's connection pool."""
 _RETRY_PAUSES_S = (0.2, 0.8)
 
 logger = get_logger(__name__)
@@ -21,7 +21,7 @@ I = TypeVar("I")  # noqa: E741 - an item
 
 
 def with_retries(doing: str, call: Callable[[], T]) -> T:
-    """The result of a call that may be made again, which it is after a broken connection.
+    """Returns the result of an idempotent call, retrying it after a broken connection.
 
     Args:
         doing: the request, for messages.
@@ -41,10 +41,11 @@ def _is_transient(err: Exception) -> bool:
 
 
 def in_parallel(call: Callable[[I], T], items: Sequence[I]) -> list[T]:
-    """Results of the calls, in order. After a failure no other is begun; the first is raised.
+    """Makes the calls concurrently and returns their results in order. After a failure no further
+    call is started, and the first error is raised.
 
-    The calls are made in other threads also if there is one only: Ctrl-C does not interrupt it, so
-    that its outcome is known when this function ends.
+    Even a single call is made in another thread: Ctrl-C does not interrupt it there, so its outcome
+    is known when this function returns.
     """
     from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 
@@ -64,7 +65,7 @@ def in_parallel(call: Callable[[I], T], items: Sequence[I]) -> list[T]:
 
 
 def image_record(client: Any, image: str) -> dict[str, Any] | None:
-    """Docker's own record of an image; ``None`` if it is not here."""
+    """Returns Docker's record of an image; ``None`` if the image is not on this machine."""
     try:
         record: dict[str, Any] = with_retries(
             f"inspect image `{image}`", lambda: client.api.inspect_image(image)
@@ -79,11 +80,11 @@ def image_record(client: Any, image: str) -> dict[str, Any] | None:
 def pull(
     client: Any, image: str, progress: TextIO | None, login: Mapping[str, Any] | None = None
 ) -> None:
-    """Pulls an image, whatever is there of it already.
+    """Pulls an image, even if it is present already.
 
     Args:
-        progress: where its progress is shown; ``None`` for nowhere.
-        login: to the registry, as ``auth_config`` of Docker's SDK; ``None`` for the one it finds.
+        progress: stream for its progress; ``None`` shows none.
+        login: credentials as ``auth_config`` of Docker's SDK; ``None`` lets the SDK find them.
 
     Raises:
         DockerRefused: if it cannot be pulled.

@@ -6,18 +6,18 @@ from torchx._docker._errors import docker_host, unavailable
 from torchx.errors import DockerNotInstalled
 
 _POOL_CONNECTIONS = 64
-"""Many, as each log that is followed holds one."""
+"""Size of the connection pool: each followed log holds one connection."""
 
 
 def connect() -> Any:
-    """A client of the SDK for the daemon that the environment names.
+    """Returns an SDK client for the daemon that the environment selects.
 
     Raises:
         DockerNotInstalled: (a ``ModuleNotFoundError``) without the SDK.
         BackendUnavailable: if no daemon answers there.
     """
     try:
-        import docker.errors  # a folder `docker` in the working directory is no such package
+        import docker.errors  # a folder `docker` in the working directory is not that package
     except ModuleNotFoundError as err:
         if err.name not in ("docker", "docker.errors"):
             raise
@@ -27,12 +27,12 @@ def connect() -> Any:
         probe_socket()
         return docker.from_env(max_pool_size=_POOL_CONNECTIONS)
     except (docker.errors.DockerException, OSError, ValueError) as err:
-        # a `ValueError` is an address that is none; exceptions of requests are `OSError`s
+        # a malformed address is a `ValueError`; exceptions of requests are `OSError`s
         raise unavailable(err) from None
 
 
 def probe_socket() -> None:
-    """Raises ``OSError`` if nobody listens on the daemon's socket; the SDK leaks a file then."""
+    """Raises ``OSError`` if nothing listens on the daemon's socket; the SDK would leak a file."""
     import socket
 
     host = docker_host()

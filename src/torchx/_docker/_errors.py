@@ -1,4 +1,4 @@
-"""Errors of the Docker daemon: one class and one wording for each event."""
+"""Errors of the Docker daemon: one class and one message for each event."""
 
 import os
 from collections.abc import Iterator
@@ -15,21 +15,21 @@ def docker_host() -> str:
 
 @contextmanager
 def translate_errors(doing: str) -> Iterator[None]:
-    """Raises errors of the SDK as ours.
+    """Translates errors of the SDK into those of ``torchx.errors``.
 
     Args:
         doing: the request, for the message: "start container `x`".
 
     Raises:
-        DockerRefused: for an answer that is an error.
-        BackendUnavailable: for no answer.
+        DockerRefused: if the daemon answers with an error.
+        BackendUnavailable: if the daemon does not answer.
     """
     import docker
     import requests
 
     try:
         yield
-    except TorchXError:  # a failed build is one of the SDK's errors as well
+    except TorchXError:  # the SDK reports a failed build with a class of its own
         raise
     except docker.errors.APIError as err:
         text = str(err.explanation or err).strip()
@@ -39,7 +39,7 @@ def translate_errors(doing: str) -> Iterator[None]:
 
 
 def unavailable(err: BaseException, doing: str = "") -> BackendUnavailable:
-    """The error for a daemon that does not answer.
+    """Builds the error for a daemon that does not answer.
 
     Args:
         err: the exception of the SDK or of the system.
@@ -57,7 +57,7 @@ def unavailable(err: BaseException, doing: str = "") -> BackendUnavailable:
 
 
 def _system_message(err: object, depth: int = 0) -> str:
-    """The system's message below the layers of exceptions around it; empty if there is none."""
+    """Returns the operating system's message from a chain of exceptions; empty if there is none."""
     if not isinstance(err, BaseException) or depth > 8:
         return ""
     if isinstance(err, OSError) and err.errno and err.strerror:
@@ -69,7 +69,7 @@ def _system_message(err: object, depth: int = 0) -> str:
 
 
 def missing_image(image: str, reason: object) -> str:
-    """What to do about an image that is not on this machine and cannot be pulled."""
+    """Builds the message for an image that is not on this machine and cannot be pulled."""
     told = f"the image `{image}` is not on this machine and cannot be pulled: {reason}"
     if image != torchx.IMAGE:
         return f"{told}; check its name, and `docker login` where its registry needs it"

@@ -19,11 +19,11 @@ _BLUE, _END = "\033[34m", "\033[0m"
 def show(
     events: Iterable[Mapping[str, Any]], stream: TextIO | None, verb: str, image: str = ""
 ) -> int:
-    """Shows the events of a transfer as they come, and gives the bytes that were moved.
+    """Shows the events of a transfer as they arrive, and returns the number of bytes moved.
 
-    What belongs on stderr is one line in all where somebody shows steps (`torchx._passing`). Else
-    each layer has a line that is written again on a terminal when something changes; elsewhere
-    there is a line for each state of a layer, and none for its progress.
+    Output for stderr is a single line if a display of steps is active (`torchx._passing`).
+    Otherwise each layer has one line on a terminal, updated in place; elsewhere a line is written
+    for each new state of a layer, without progress.
 
     Args:
         stream: ``None`` is stderr.
@@ -55,7 +55,7 @@ def show(
 
 
 def _lines(out: TextIO, verb: str, tally: _passing.Tally) -> "_Plain | _Line":
-    """What shows the transfer on this stream."""
+    """Returns the object that shows the transfer on this stream."""
     display = _passing.display()
     if display is not None and out is sys.stderr:
         return _Line(display, tally)
@@ -64,7 +64,7 @@ def _lines(out: TextIO, verb: str, tally: _passing.Tally) -> "_Plain | _Line":
 
 
 def _count(tally: _passing.Tally, layer: str, status: str, progress: Mapping[str, Any]) -> None:
-    """Takes in the state of a layer; other ids, as of the tag of a pull, are none."""
+    """Records the state of a layer; ignores other ids, such as the tag of a pull."""
     if status.startswith("Pulling from"):
         return
     if status.startswith(_THERE):
@@ -76,7 +76,7 @@ def _count(tally: _passing.Tally, layer: str, status: str, progress: Mapping[str
 
 
 class _Line:
-    """One line for all layers."""
+    """A single line for all layers."""
 
     def __init__(self, display: _passing.Display, tally: _passing.Tally) -> None:
         self._display = display
@@ -97,7 +97,7 @@ class _Line:
 
 
 def silent() -> TextIO:
-    """A stream for ``show`` by which errors are still raised, and nothing is shown."""
+    """Returns a stream for ``show`` that discards output; errors are still raised."""
     return io.StringIO()
 
 
@@ -117,7 +117,7 @@ class _Plain:
 
 
 class _Lines(_Plain):
-    """One line for each layer, counted from the bottom."""
+    """The lines of the layers on a terminal, numbered from the bottom."""
 
     def __init__(self, out: TextIO, verb: str) -> None:
         super().__init__(out, verb)
@@ -143,17 +143,17 @@ class _Lines(_Plain):
         self._out.flush()
 
     def _cut(self, text: str) -> str:
-        """A line that wrapped would be two, and all rows above it would be wrong."""
+        """Cuts a text to the terminal's width: wrapping would break the positions of lines."""
         text = re.sub(r"[\x00-\x1f\x7f]", " ", text)
         if self._room <= 0:
             return text
-        if len(text) >= self._room:  # the numbers say more than the bar in front of them
+        if len(text) >= self._room:  # the numbers are more useful than the progress bar
             text = re.sub(r" \[[=> ]*\] ?", " ", text)
         return text[: self._room - 1]
 
 
 def _columns(out: TextIO) -> int:
-    """Columns of the terminal; 0 if it does not say."""
+    """Returns the columns of the terminal; 0 if they are unknown."""
     try:
         return os.get_terminal_size(out.fileno()).columns
     except (OSError, ValueError, AttributeError):

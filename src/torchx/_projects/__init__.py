@@ -1,1 +1,1 @@
-"""Files of local projects: found, left out, read and copied. Below ``specs``, which copies too."""
+"""Finds, filters, reads and copies files of local projects; a layer below ``specs``."""

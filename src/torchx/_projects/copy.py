@@ -18,14 +18,14 @@ logger = get_logger(__name__)
 _READ_AT_ONCE_BYTES = 1 << 17
 _ENTRIES_PER_TASK = 256
 _MOST_THREADS = 8
-"""They pay where a file system is on a network, with a round trip for each call."""
+"""Threads pay off on network file systems, where each call takes a round trip."""
 
 
 def copy(entries: Sequence[Entry], outdir: str) -> None:
     """Copies entries below a local directory; modes, links and times are kept.
 
-    What is there already stays, unless an entry has its path; it is replaced then, never written
-    through. A file that is its own copy is left alone.
+    Existing files stay, unless an entry has the same path: then they are replaced, never written
+    through. A file that is the same as its copy is left alone.
 
     Args:
         entries: sorted by path.
@@ -43,7 +43,7 @@ def copy(entries: Sequence[Entry], outdir: str) -> None:
         for entry in entries:
             if entry.kind == "link":
                 _make_link(entry, os.path.join(outdir, entry.path))
-        for entry in reversed(entries):  # a folder that must not be written to comes last
+        for entry in reversed(entries):  # modes of read-only folders are set last
             if entry.kind == "dir":
                 os.chmod(os.path.join(outdir, entry.path), entry.mode)
     except TorchXError:
@@ -53,7 +53,7 @@ def copy(entries: Sequence[Entry], outdir: str) -> None:
 
 
 class _Single(NamedTuple):
-    """One project of a workspace."""
+    """A single project in the form of a workspace."""
 
     projects: Mapping[str, str]
 
@@ -74,7 +74,7 @@ def merge(projects: Mapping[str, str], outdir: str) -> None:
 
 
 def _placed(source: str, target: str, file: Entry, outdir: str) -> Entry:
-    """A single file, where ``cp`` would put it."""
+    """Returns the entry of a single file at the path where ``cp`` would put it."""
     if not target:
         return file
     there = os.path.join(outdir, file.path)
@@ -92,7 +92,7 @@ def _placed(source: str, target: str, file: Entry, outdir: str) -> Entry:
 def copy_to_url(entries: Sequence[Entry], url: str) -> None:
     """Copies entries below a directory on any fsspec file system, which keeps content only.
 
-    A link is followed if it leads to a file of the workspace, and is left out otherwise.
+    A link is followed if its target is a file of the workspace, and is left out otherwise.
     """
     if is_local(url):
         copy(entries, local_path(url))
@@ -125,7 +125,7 @@ def _copy_to_remote(entry: Entry | None, fs: Any, path: str) -> None:
 
 def _file_behind(link: Entry, files: dict[str, Entry]) -> Entry | None:
     found: Entry | None = link
-    for _ in range(40):  # as the kernel does
+    for _ in range(40):  # the limit of the kernel
         if found is None or found.kind != "link":
             break
         target = posixpath.join(posixpath.dirname(found.path), found.target or "")
@@ -137,13 +137,13 @@ def _make_folder(path: str) -> None:
     try:
         os.mkdir(path)
     except FileExistsError:
-        if os.path.islink(path):  # what goes below must not end up behind it
+        if os.path.islink(path):  # files below it must not be written through the link
             os.unlink(path)
             os.mkdir(path)
         elif not os.path.isdir(path):
             raise _in_the_way(path, "a file", "a folder") from None
         elif not os.access(path, os.W_OK | os.X_OK):
-            os.chmod(path, 0o700)  # a copy of a folder that must not be written to
+            os.chmod(path, 0o700)  # a copy of a read-only folder
 
 
 def _make_link(entry: Entry, path: str) -> None:
@@ -169,7 +169,7 @@ class _Target(NamedTuple):
 
 
 def _copy_in_tasks(entries: Sequence[Entry], target: _Target) -> None:
-    """Makes folders and files; many of them in threads."""
+    """Creates folders and files, many of them in threads."""
     tasks = [entries[i : i + _ENTRIES_PER_TASK] for i in range(0, len(entries), _ENTRIES_PER_TASK)]
     if not tasks:
         return
@@ -192,7 +192,7 @@ def _copy_in_tasks(entries: Sequence[Entry], target: _Target) -> None:
 
 
 def _make_shared_folders(tasks: Sequence[Sequence[Entry]], target: _Target) -> None:
-    """Makes the folders that a task needs and that stand in an earlier one."""
+    """Creates the folders that a task needs and that belong to an earlier task."""
     waiting = {entry.path for task in tasks[1:] for entry in task if entry.kind == "dir"}
     for task in tasks[1:]:
         there = set()
@@ -209,15 +209,16 @@ def _make_shared_folders(tasks: Sequence[Sequence[Entry]], target: _Target) -> N
 
 
 def _with_parents(path: str) -> list[str]:
-    """A path and what it lies in, the outermost first."""
+    """Returns a path and its parent folders, outermost first."""
     return [path[:i] for i, letter in enumerate(path) if letter == "/"] + [path]
 
 
 def _threads(wall_s: float, cpu_s: float) -> int:
-    """The number of threads that pays, by the time of the first files one after the other.
+    """Returns the number of threads that pays off, given the time of copying the first files
+    serially.
 
-    Where time goes into the kernel rather than into waiting, threads beyond two, or the processors,
-    only take the interpreter's lock from each other.
+    If copying is bound by the CPU rather than by waiting, more than two threads, or than
+    processors, only compete for the interpreter's lock.
     """
     waiting = round(wall_s / max(cpu_s, 1e-6))
     return min(_MOST_THREADS, max(waiting, 1) * min(2, os.cpu_count() or 1))
@@ -260,7 +261,7 @@ def _copy_file(entry: Entry, path: str, umask: int) -> None:
 
 
 def _linked(link_source: str, path: str) -> bool:
-    """True if the file got a second name; there are file systems that cannot, and limits."""
+    """Hard-links the file; False if the file system cannot, or a limit is reached."""
     try:
         os.link(link_source, path)
     except OSError:
@@ -272,7 +273,7 @@ _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
 
 
 def _umask() -> int:
-    """Bits that new files do not get; all of them where it cannot be asked for without a change."""
+    """Returns the umask; all bits if it cannot be read without changing it."""
     try:
         with open("/proc/self/status", encoding="ascii", errors="replace") as file:
             return next(int(line[6:], 8) for line in file if line.startswith("Umask:"))
@@ -291,7 +292,7 @@ def _copy_content(entry: Entry, out: int) -> None:
 
 
 def _copied_by_kernel(source: int, out: int) -> bool:
-    """True if the kernel copied the rest of a file, without passing it through this process."""
+    """Lets the kernel copy the rest of a file; False if it cannot."""
     if not hasattr(os, "copy_file_range"):
         return False
     import errno
@@ -307,7 +308,7 @@ def _copied_by_kernel(source: int, out: int) -> bool:
 
 
 def _clear(entry: Entry, path: str) -> bool:
-    """Makes room for a file; false if what is there is the very file."""
+    """Removes what is at the place of a file; False if it is the same file."""
     there = os.lstat(path)
     status = entry.status
     if status is not None and (there.st_dev, there.st_ino) == (status.st_dev, status.st_ino):

@@ -18,7 +18,7 @@ LEAVE_OUT = (
     "leave it out with a line in the ignore file of its project: `.torchxignore`, or"
     " `.dockerignore` if the project has only that"
 )
-"""Advice about a file; where both are there, the second is not read."""
+"""Advice about a file; if both exist, the second is not read."""
 
 logger = get_logger(__name__)
 
@@ -34,11 +34,11 @@ class Entry:
         target: of a link; ``None`` for others.
         source: local path or URL that a file is read from; ``""`` if ``content`` is what it holds.
         content: of a file that has no source; ``None`` for others.
-        status: of a local file as it was found, to tell later whether it changed; ``None`` for
-            others.
+        status: of a local file when it was found, to detect later changes; ``None`` for others.
 
     Attributes:
-        link_source: a local file that is the same, for a copy to link to; ``""`` if there is none.
+        link_source: a local file with the same content, which a copy may link to; ``""`` if there
+            is none.
     """
 
     __slots__ = (
@@ -79,14 +79,14 @@ class Entry:
         return f"<{self.kind} {self.path}{arrow} {self.mode:o} {self.size}>"
 
     def identity(self) -> tuple[object, ...]:
-        """Changes whenever the file at ``source`` does, as far as can be seen without reading."""
+        """A key that changes whenever the file at ``source`` does, as far as its status shows."""
         status = self.status
         seen = (status.st_mtime_ns, status.st_ctime_ns, status.st_ino) if status else ()
         return (self.path, self.kind, self.mode, self.size, self.target, self.source, *seen)
 
 
 def open_entry(entry: Entry) -> BinaryIO:
-    """The content of a file, from its start.
+    """Opens a file for reading.
 
     Raises:
         UnreadableWorkspace: if it is gone or cannot be read.
@@ -106,7 +106,7 @@ def open_entry(entry: Entry) -> BinaryIO:
 
 
 def read_small(entry: Entry) -> bytes:
-    """The content of a local file as it is now, with as few system calls as there can be.
+    """Returns the current content of a local file, with as few system calls as possible.
 
     Raises:
         UnreadableWorkspace: if it is gone or cannot be read.
@@ -115,7 +115,7 @@ def read_small(entry: Entry) -> bytes:
         file = os.open(entry.source, os.O_RDONLY | _NO_FOLLOW)
         try:
             data = os.read(file, entry.size + 1)
-            if len(data) != entry.size:  # it changed, or the system gave a part
+            if len(data) != entry.size:  # it changed, or the read was short
                 while more := os.read(file, 1 << 20):
                     data += more
             return data
@@ -126,7 +126,7 @@ def read_small(entry: Entry) -> bytes:
 
 
 def summary(entries: Iterable[Entry]) -> tuple[int, int]:
-    """The number of files and links, and the bytes in them."""
+    """Returns the number of files and links, and their total bytes."""
     files = total = 0
     for entry in entries:
         if entry.kind != "dir":
@@ -136,7 +136,7 @@ def summary(entries: Iterable[Entry]) -> tuple[int, int]:
 
 
 def announce(entries: list[Entry], workspace: object, action: str = "sending") -> None:
-    """Logs how much goes along, and warns of what is unusually large."""
+    """Logs the size of the workspace, and warns if it is unusually large."""
     files, total = summary(entries)
     logger.info(
         "%s %s file%s, %s of workspace `%s`",
@@ -150,7 +150,7 @@ def announce(entries: list[Entry], workspace: object, action: str = "sending") -
         return
     largest = sorted((e for e in entries if e.kind == "file"), key=lambda e: -e.size)[:3]
     logger.warning(
-        "the workspace `%s` holds %s, which is much for code; if the job does not need all of it,"
+        "the workspace `%s` holds %s, which is large for code; if the job does not need all of it,"
         " %s; the largest files: %s",
         workspace,
         size_text(total),
@@ -160,7 +160,7 @@ def announce(entries: list[Entry], workspace: object, action: str = "sending") -
 
 
 def size_text(size: float) -> str:
-    """A number of bytes in the unit that fits.
+    """Formats a number of bytes in the best unit.
 
     >>> size_text(1536), size_text(12), size_text(5 << 30)
     ('1.5 KiB', '12 B', '5.0 GiB')
@@ -174,7 +174,7 @@ def size_text(size: float) -> str:
 
 
 def unreadable(path: str, err: Exception) -> UnreadableWorkspace:
-    """An error for a file or folder that is in the workspace and cannot be read."""
+    """Returns the error for a file or folder of the workspace that cannot be read."""
     if isinstance(err, FileNotFoundError):
         why = "it was there a moment ago and is gone"
     else:

@@ -1,6 +1,6 @@
 """Ignore files: what their patterns say of each folder and file, for walking a tree.
 
-The last pattern that matches a path or a folder above it decides, and ``!`` takes a path in again.
+The last pattern that matches a path or a folder above it decides, and ``!`` includes a path again.
 """
 
 import posixpath
@@ -52,7 +52,7 @@ class Rules:
         self._only_general = not any(g.by_depth for g in self._groups)
 
     def root(self) -> "Scope":
-        """The rules as they stand in the root of the tree."""
+        """The rules that apply in the root of the tree."""
         return self._scope((), -1)
 
     @property
@@ -61,7 +61,7 @@ class Rules:
         return self._skipped
 
     def of_one_name(self) -> "dict[str, Callable[[str], object]]":
-        """The patterns that leave out one name in the root, each with its test of a name."""
+        """The patterns that exclude names in the root, each with its matcher."""
         return {
             p.text: part_matcher(p.text)
             for p in self._patterns
@@ -69,12 +69,12 @@ class Rules:
         }
 
     def asks_for(self, path: str) -> bool:
-        """True if a ``!`` pattern that spells the name of this file out takes it in."""
+        """Returns True if a ``!`` pattern with the literal name of this file includes it."""
         scope = self._above_asked(path)
         return scope is not None and scope.keeps(posixpath.basename(path))
 
     def enter_environment(self, path: str) -> "tuple[bool, Scope | None]":
-        """As ``Scope.enter``, for a virtual environment: only ``!`` patterns with its name count.
+        """Like ``Scope.enter``, for a virtual environment: only ``!`` patterns with its name count.
 
         Args:
             path: below the root.
@@ -83,7 +83,7 @@ class Rules:
         return (False, None) if scope is None else scope.enter(posixpath.basename(path))
 
     def _above_asked(self, path: str) -> "Scope | None":
-        """The folder of a path, as if it were left out and only its own name took it in."""
+        """Returns the scope of a path's folder as if only patterns with its name included it."""
         *folders, name = path.split("/")
         if name not in self._asked:
             return None
@@ -114,17 +114,18 @@ def _names_in(pattern: Pattern) -> set[str]:
 
 
 def _rules_of(name: str, places: str, patterns: Sequence[Pattern]) -> Rules:
-    """Rules for a name that is left out by default: only ``!`` patterns with it take it in.
+    """Returns rules for a name that is excluded by default: only ``!`` patterns with the name
+    include it.
 
     Args:
-        places: pattern of where it is left out.
+        places: pattern of the folders where it is excluded.
     """
     own = [p for p in patterns if not p.takes_in or name in _names_in(p)]
     return Rules([Pattern(places, False), *own], skip_default=False)
 
 
 def _descend(rules: Rules, folders: Iterable[str]) -> "Scope | None":
-    """The rules as they stand in a folder; ``None`` if nothing in it is kept."""
+    """Returns the rules that apply in a folder; ``None`` if nothing in it is kept."""
     scope: Scope | None = rules.root()
     for folder in folders:
         if scope is not None:
@@ -142,7 +143,7 @@ _Test = tuple[
 
 
 class Scope:
-    """The rules as they stand in one folder.
+    """The rules that apply in one folder.
 
     Patterns that follow each other and have the same effect are a group, and a path is judged by
     the last group that matches it or a folder above it; a number stands for that group.
@@ -161,19 +162,19 @@ class Scope:
 
     @property
     def everything_kept(self) -> bool:
-        """True if no pattern can leave out anything in the folder itself."""
+        """True if no pattern can exclude anything in the folder itself."""
         rules = self._rules
         return not self._tests and rules._kept(self._inherited) and not rules._special
 
     def keeps(self, name: str) -> bool:
-        """True if something of this name in the folder is in the workspace."""
+        """Returns True if an entry of this name in the folder is in the workspace."""
         if name in self._rules._special:
             scope = self._special(name)
             return scope is not None and scope.keeps(name)
         return self._rules._kept(self._group(name))
 
     def enter(self, name: str) -> tuple[bool, "Scope | None"]:
-        """True if a sub-folder is kept, and its scope: ``None`` where nothing in it is kept."""
+        """Returns whether a sub-folder is kept, and its scope, ``None`` if it keeps nothing."""
         if name in self._rules._special:
             scope = self._special(name)
             return (False, None) if scope is None else scope.enter(name)
@@ -272,14 +273,14 @@ def _groups(patterns: Sequence[Pattern]) -> list[_Group]:
 
 
 def _before_stars(parts: list[str]) -> list[str]:
-    """The parts in front of the first one that stands for any number of folders."""
+    """Returns the parts before the first ``**``."""
     return parts[: next((i for i, p in enumerate(parts) if "**" in p), len(parts))]
 
 
 def _may_match_below(
     parts: list[str], prefix: list[Callable[[str], object]], folder: tuple[str, ...]
 ) -> bool:
-    """True if a pattern can match something in a folder that it does not match itself."""
+    """Returns True if a pattern can match below a folder that it does not match itself."""
     if not all(matches(name) for matches, name in zip(prefix, folder, strict=False)):
         return False
     return len(prefix) < len(parts) or len(parts) > len(folder)

@@ -17,7 +17,7 @@ SPECIAL = frozenset("*?[]\\")
 
 @light_dataclass(frozen=True)
 class Pattern:
-    """One line of an ignore file, without ``!``, normalized.
+    """A line of an ignore file, normalized, without its ``!``.
 
     >>> parse("!/a//b/")
     [Pattern(text='a/b', takes_in=True)]
@@ -60,7 +60,7 @@ def parse(text: str, source: str = "the ignore file") -> list[Pattern]:
 
 
 def literal_pattern(path: str) -> str:
-    r"""The line of an ignore file that matches one path and what is in it.
+    r"""Returns the line of an ignore file that matches one path and everything below it.
 
     >>> print(literal_pattern("#a/b[1].pt"))
     \#a/b\[1\].pt
@@ -79,7 +79,7 @@ def _normalized(body: str) -> str:
 
 
 def literal_of(part: str) -> str | None:
-    """The one name that a part matches; ``None`` if it matches several."""
+    """Returns the only name that a part matches; ``None`` if it matches several."""
     if SPECIAL & {*part}:
         if re.search(r"(?<!\\)(?:\\\\)*[*?\[]", part):
             return None
@@ -95,7 +95,7 @@ def part_matcher(part: str) -> Callable[[str], object]:
 
 
 def to_regex(pattern: str) -> str:
-    """A regular expression for the whole of what a pattern matches.
+    """Returns a regular expression that matches what a pattern matches in full.
 
     Raises:
         ValueError: if the pattern is malformed.
@@ -130,7 +130,7 @@ def to_regex(pattern: str) -> str:
 
 
 def _chars(pattern: str, at: int) -> tuple[int, str]:
-    """Reads ``[a-z]`` from behind the bracket; gives where it ends, and the regular expression."""
+    """Parses ``[a-z]`` after the bracket; returns where it ends, and the regular expression."""
     negated = pattern[at : at + 1] == "^"
     at += negated
     ranges: list[str] = []

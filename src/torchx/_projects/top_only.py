@@ -1,4 +1,4 @@
-"""Patterns of ignore files that were meant for every level and match at the top alone."""
+"""Warns of ignore patterns that match only at the top and were likely meant for every level."""
 
 import os
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ logger = get_logger(__name__)
 
 
 def warn_of_top_only(rules: Rules, root: str, entries: Iterable[Entry]) -> None:
-    """Names the patterns that match nothing in the root, and would match in a folder below it.
+    """Warns of patterns that match nothing in the root and would match in a folder below it.
 
     The grammar says that `*.pyc` is for the root only; release 0.7 took it for every level.
     """
@@ -20,7 +20,7 @@ def warn_of_top_only(rules: Rules, root: str, entries: Iterable[Entry]) -> None:
         return
     try:
         at_top = os.listdir(root)
-    except OSError:  # told where it is read
+    except OSError:  # reported where it is read
         return
     left = {text: fits for text, fits in patterns.items() if not any(map(fits, at_top))}
     for entry in entries if left else ():
@@ -28,8 +28,8 @@ def warn_of_top_only(rules: Rules, root: str, entries: Iterable[Entry]) -> None:
         for text in [text for text, fits in left.items() if fits(name)]:
             del left[text]
             logger.warning(
-                "the pattern `%s` in `%s` is for the root of the workspace alone, where nothing"
-                " matches it; `%s` goes along, write `**/%s` to leave it out at every level",
+                "the pattern `%s` in `%s` applies only to the root of the workspace, where nothing"
+                " fits it; `%s` is included, write `**/%s` to leave it out at every level",
                 text,
                 rules.file,
                 entry.path,

@@ -1,4 +1,4 @@
-"""The content of a workspace: one description that every builder works from."""
+"""Lists the content of a workspace, for all builders."""
 
 import os
 import posixpath
@@ -18,16 +18,16 @@ from torchx._startup.lazy_logger import get_logger
 from torchx.errors import InvalidInput, WorkspaceNotFound
 
 IGNORE_FILES = (_walk.TORCHX_IGNORE, _walk.DOCKER_IGNORE)
-"""The first that a project has in its root says what is left out."""
+"""The first of these files in a project's root is its ignore file."""
 
 MOST_BYTES_OF_A_FILE = 4 << 30
-"""A larger file is refused unless a ``!`` pattern spells its name out."""
+"""A larger file is refused unless a ``!`` pattern has its literal name."""
 
 logger = get_logger(__name__)
 
 
 class Projects(Protocol):
-    """Local project directories and where each goes, as ``specs.Workspace`` has them."""
+    """Local project directories and their targets, like ``specs.Workspace``."""
 
     @property
     def projects(self) -> Mapping[str, str]:
@@ -40,7 +40,7 @@ def scan(
     skip_default: bool = True,
     leave_out: Callable[[str], bool] | None = None,
 ) -> list[Entry]:
-    """The entries of a workspace, sorted by path; a folder stands before what is in it.
+    """Returns the entries of a workspace, sorted by path; a folder precedes its content.
 
     Ignore files are applied, per project. Where two projects have the same path, the later one
     wins. Links are never followed: one that stays within its project is kept as a relative link,
@@ -50,7 +50,7 @@ def scan(
         workspace: projects, or the path or URL of a single one.
         skip_default: leave out ``.git``, ``__pycache__``, virtual environments and TorchX's own
             files.
-        leave_out: says of the path of a local folder that it is not part of the workspace.
+        leave_out: returns True for the path of a local folder that is not part of the workspace.
 
     Raises:
         WorkspaceNotFound: if a project does not exist.
@@ -77,7 +77,7 @@ def scan(
 
 
 def _but_own_files(leave_out: Callable[[str], bool] | None) -> Callable[[str], bool]:
-    """Leaves out TorchX's home directory as well, whatever it is called."""
+    """Extends ``leave_out`` by TorchX's home directory, whatever its name."""
     try:
         home = os.path.realpath(home_dir())
     except InvalidInput:  # there is none
@@ -86,7 +86,7 @@ def _but_own_files(leave_out: Callable[[str], bool] | None) -> Callable[[str], b
 
 
 def scan_all(root: str, leave_out: Callable[[str], bool]) -> list[Entry]:
-    """Everything below a local directory, whatever ignore files say, sorted by path.
+    """Returns everything below a local directory, sorted by path; ignore files are not applied.
 
     Raises:
         UnreadableWorkspace: if a folder cannot be read.
@@ -97,12 +97,12 @@ def scan_all(root: str, leave_out: Callable[[str], bool]) -> list[Entry]:
 
 
 def is_local(location: str) -> bool:
-    """True for a path of this machine, or a ``file://`` URL."""
+    """Returns True for a local path or a ``file://`` URL."""
     return "://" not in location or location.startswith("file://")
 
 
 def local_path(location: str) -> str:
-    """The path of a local workspace, with ``~`` expanded.
+    """Returns the path of a local workspace, with ``~`` expanded.
 
     >>> local_path("file://.")
     '.'
@@ -111,7 +111,7 @@ def local_path(location: str) -> str:
 
 
 def is_single_file(location: str, entries: Sequence[Entry]) -> bool:
-    """True if a project that was scanned is a file and not a folder."""
+    """Returns True if a scanned project is a file and not a folder."""
     if is_local(location):
         return os.path.isfile(local_path(location))
     fs, path = filesystem(location)
@@ -119,7 +119,7 @@ def is_single_file(location: str, entries: Sequence[Entry]) -> bool:
 
 
 def not_found(location: str) -> WorkspaceNotFound:
-    """An error that says that a workspace does not exist."""
+    """Returns the error for a workspace that does not exist."""
     at = f" (`{os.path.abspath(local_path(location))}`)" if is_local(location) else ""
     msg = f"the workspace `{location}`{at} does not exist; give a directory or file that does"
     return WorkspaceNotFound(msg)
@@ -130,7 +130,7 @@ def _path_of(entry: Entry) -> str:
 
 
 def _target(source: str, target: str | None) -> str:
-    """The place of a project below the root; empty for the root itself."""
+    """Returns a project's target, relative to the root; empty for the root itself."""
     place = posixpath.normpath(target or ".")
     if place == ".":
         return ""
@@ -150,7 +150,7 @@ def _project(
     skip_default: bool,
     leave_out: "Callable[[str], bool] | None",
 ) -> tuple[list[Entry], list[Entry]]:
-    """The entries of one project at their places, and those of its links that leave it."""
+    """Returns the entries of one project at their targets, and the links that lead out of it."""
     if not is_local(source):
         return _remote_project(source, place, before, skip_default), []
     path = local_path(source)
@@ -174,7 +174,7 @@ def _project(
 
 
 def _place_of_file(name: str, place: str, before: dict[str, Entry]) -> str:
-    """As ``cp`` does: into a folder that is there, or else under the name that is given."""
+    """Returns the target of a file, as ``cp`` does: in an existing folder, else the given name."""
     if not place:
         return name
     into = before.get(place)
@@ -250,7 +250,7 @@ def _lstat(path: str) -> os.stat_result:
 
 
 def _check_size(below: str, path: str, size: int, rules: "Rules") -> None:
-    """Refuses a file that is too large to be sent unasked.
+    """Refuses a file that is too large to be sent by default.
 
     Args:
         below: its path in its project.
@@ -268,10 +268,10 @@ def _check_size(below: str, path: str, size: int, rules: "Rules") -> None:
 
 
 def _link(path: str, source: str, root: str) -> tuple[Entry, bool]:
-    """A link, and whether it leads out of its project.
+    """Returns the entry of a link, and whether it leads out of its project.
 
-    One that leaves leads to the absolute path it means here: a relative one would lead somewhere
-    else, or to an arbitrary file, from the place of the copy.
+    One that leads out gets the absolute path of its target here: from the copy, a relative one
+    would point to an arbitrary file.
     """
     try:
         target = os.readlink(source)
@@ -313,7 +313,7 @@ def _warn_of_links(links: list[Entry]) -> None:
 
 
 def _add_folders_in_use(entries: list[Entry], implied: dict[str, Entry]) -> None:
-    """Adds those ignored folders of which something inside is taken in again."""
+    """Adds ignored folders that hold something that is included again."""
     needed: dict[str, Entry] = {}
     for entry in entries:
         above = posixpath.dirname(entry.path)
@@ -326,7 +326,7 @@ def _add_folders_in_use(entries: list[Entry], implied: dict[str, Entry]) -> None
 def _merge(merged: dict[str, Entry], found: list[Entry], place: str) -> None:
     is_file = len(found) == 1 and found[0].path == place
     above = posixpath.dirname(place) if is_file else place
-    while above:  # the folders that lead to the project's place
+    while above:  # the parent folders of the project's target
         _put(merged, Entry(above, "dir", 0o755))
         above = posixpath.dirname(above)
     for entry in found:

@@ -17,37 +17,37 @@ TORCHX_IGNORE = ".torchxignore"
 DOCKER_IGNORE = ".dockerignore"
 
 _ENVIRONMENT_MARKS = ("pyvenv.cfg", "conda-meta")
-"""Names that the root of every environment of venv, or of conda, has."""
+"""Names found in the root of every environment of venv, or of conda."""
 
 _by_name = attrgetter("name")
 
 
 class LocalFolder(NamedTuple):
-    """A local folder that is in the workspace, or has something in it that is."""
+    """A local folder that is in the workspace, or holds something that is."""
 
     path: str
     below: str
     """The path below the root with ``/`` at its end; empty for the root."""
     kept: bool
-    """False where only something below it is taken in again."""
+    """False if only something below it is included again."""
     folders: list[str]
     files: list[os.DirEntry[str]]
-    """Everything but folders: links and things that are not files are among them."""
+    """Everything but folders; includes links and special files."""
 
 
 class RemoteFolder(NamedTuple):
-    """A folder on an fsspec file system that is in the workspace, or has something that is."""
+    """A folder on an fsspec file system that is in the workspace, or holds something that is."""
 
     path: str
     below: str
     kept: bool
     folders: list[str]
     files: dict[str, dict[str, Any]]
-    """Names, and what the file system says about each."""
+    """Names, each with the file system's information about it."""
 
 
 def local_rules(root: str, names: tuple[str, ...], *, skip_default: bool = True) -> Rules:
-    """The rules of the first of the ignore files that a local root has.
+    """Returns the rules of the first ignore file found in a local root.
 
     Raises:
         InvalidInput: if a pattern is malformed.
@@ -69,7 +69,7 @@ def local_rules(root: str, names: tuple[str, ...], *, skip_default: bool = True)
 
 
 def remote_rules(fs: Any, root: str, names: tuple[str, ...], *, skip_default: bool = True) -> Rules:
-    """The rules of the first of the ignore files that a root on an fsspec file system has."""
+    """Returns the rules of the first ignore file found in a root on an fsspec file system."""
     for name in names:
         path = posixpath.join(root, name)
         try:
@@ -93,7 +93,7 @@ def walk_local(
     Args:
         root: an existing folder.
         rules: of the workspace's ignore file.
-        leave_out: says of the path of a folder that it is not part of the workspace.
+        leave_out: returns True for the path of a folder that is not part of the workspace.
 
     Raises:
         UnreadableWorkspace: if a folder cannot be read.
@@ -128,7 +128,7 @@ def walk_local(
 
 
 _Waiting = tuple[str, str, bool, Scope, "list[os.DirEntry[str]]"]
-"""A folder that is walked later: path, path below the root, kept, scope, and what is in it."""
+"""A folder still to be walked: path, path below the root, kept, scope, and its content."""
 
 
 def _sorted_listing(path: str) -> "list[os.DirEntry[str]]":
@@ -140,7 +140,7 @@ def _sorted_listing(path: str) -> "list[os.DirEntry[str]]":
 
 
 def _is_environment(found: "list[os.DirEntry[str]]") -> bool:
-    """True if a folder with this in it, sorted by name, is an environment of venv or conda."""
+    """Returns True if a folder with this sorted content is an environment of venv or conda."""
     for name in _ENVIRONMENT_MARKS:
         at = bisect_left(found, name, key=_by_name)
         if at < len(found) and found[at].name == name:
@@ -181,7 +181,7 @@ def _has_marks(names: Container[str] | None) -> bool:
 
 
 def _listing(fs: Any, root: str) -> dict[str, dict[str, dict[str, Any]]]:
-    """The content of each folder, by its path below the root with ``/`` at the end."""
+    """Returns the content of each folder, by its path below the root with a trailing ``/``."""
     tree: dict[str, dict[str, dict[str, Any]]] = {"": {}}
     prefix = root.rstrip("/") + "/"
     for path, info in fs.find(root, withdirs=True, detail=True).items():
@@ -200,7 +200,7 @@ def _listing(fs: Any, root: str) -> dict[str, dict[str, dict[str, Any]]]:
 
 
 def permission_bits(info: dict[str, Any]) -> int:
-    """Those that a file system reports, or the usual ones."""
+    """Returns the mode that a file system reports, or the default one."""
     mode = info.get("mode")
     if isinstance(mode, int):
         return stat.S_IMODE(mode)

@@ -1,4 +1,4 @@
-"""Keeps the garbage collector from looking at what a command has just imported.
+"""Keeps the garbage collector from scanning freshly imported modules.
 
 Without it the collector runs some thirty times while modules are loaded, and once over all of them
 when the process ends: a fifth of the time of a dry run, and there is no garbage in it.
@@ -11,6 +11,6 @@ _THRESHOLD = 50_000
 
 
 def spare() -> None:
-    """Has it look neither now, when there is no garbage, nor when the process ends."""
+    """Freezes the objects that exist now, so that they are never scanned, not even at exit."""
     gc.set_threshold(_THRESHOLD)
     atexit.register(gc.freeze)

@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 else:
 
     class _LateInspect:
-        """Stands for ``inspect`` in ``dataclasses``, and imports it when it is really used."""
+        """Replaces ``inspect`` in ``dataclasses`` and imports it on first real use."""
 
         __spec__ = None  # read by the import system
 
         @staticmethod
         def get_annotations(cls):
-            return dict(cls.__dict__.get("__annotations__", {}))  # asked for each class by 3.13
+            return dict(cls.__dict__.get("__annotations__", {}))  # looked up for each class by 3.13
 
         def __getattr__(self, name):
             _discard(self)
@@ -45,7 +45,7 @@ else:
             sys.modules.pop("inspect", None)
 
     def _import_dataclasses():
-        """Imports the module without ``inspect``, unless that is loaded already."""
+        """Imports ``dataclasses`` without ``inspect``, unless that is already loaded."""
         stand_in = _LateInspect()
         if sys.modules.setdefault("inspect", stand_in) is not stand_in:
             return
@@ -111,11 +111,12 @@ else:
     # -- constructors ---------------------------------------------------------------------------
 
     _FEW = 5
-    """Instances of a class that are made without a compiled constructor: each takes ten times as
-    long, and all of them less than to compile it."""
+    """Instances made before a class's constructor is compiled: each takes ten times as long, all of
+    them together less than compiling it.
+    """
 
     def _first_init(cls):
-        """A constructor for a few instances, which then puts the compiled one into its place."""
+        """Returns a constructor for the first instances; it then installs the compiled one."""
         made = 0
         plan = None
 
@@ -137,7 +138,7 @@ else:
         return __init__
 
     class _Plan:
-        """What the constructor of a class does."""
+        """The plan of a class's constructor: its parameters, fields and defaults."""
 
         __slots__ = ("defaults", "has_post_init", "positional", "required")
 
@@ -149,7 +150,7 @@ else:
             self.has_post_init = hasattr(cls, "__post_init__")
 
         def values(self, args, kwargs):
-            """All fields in their order; ``None`` if the arguments do not fit."""
+            """Returns the values of all fields in order; ``None`` if the arguments do not match."""
             given = dict(zip(self.positional, args, strict=False))
             count = len(given)
             given.update(kwargs)
@@ -165,7 +166,7 @@ else:
             }
 
     def _parameters(cls):
-        given = sorted(fields(cls), key=lambda f: f.kw_only)  # those come last
+        given = sorted(fields(cls), key=lambda f: f.kw_only)  # keyword-only parameters come last
         assert all(f.init for f in given), "light dataclasses know no `init=False`"
         return given
 
@@ -196,7 +197,7 @@ else:
         cls.__init__ = init
 
     class _Factory:
-        """Shown in signatures as the default of what is made anew for each instance."""
+        """Shown in signatures as the default of a field with a ``default_factory``."""
 
         def __repr__(self):
             return "<factory>"
@@ -204,7 +205,7 @@ else:
     _FACTORY = _Factory()
 
     class _Signature:
-        """Has the constructor compiled before ``inspect`` looks at it."""
+        """Compiles the constructor before ``inspect`` reads its signature."""
 
         def __init__(self, cls):
             self._cls = cls
@@ -212,7 +213,7 @@ else:
         def __get__(self, instance, owner):
             if "_first_init" in self._cls.__init__.__qualname__:
                 _compile_init(self._cls)
-            # and gives `None`: `inspect` goes on as if this was not there
+            # `None` makes `inspect` continue as if this attribute did not exist
 
 
 __all__ = ["MISSING", "asdict", "field", "fields", "light_dataclass", "replace"]

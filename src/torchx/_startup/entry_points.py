@@ -16,7 +16,7 @@ _PREFIX = b"[torchx."
 
 
 class LazyMetadata:
-    """Stands for ``importlib.metadata``."""
+    """Replaces ``importlib.metadata`` until it is needed."""
 
     def entry_points(self, *, group: str) -> "Iterable[Any]":
         """The entry points of a group."""
@@ -34,7 +34,7 @@ _scanned: "dict[tuple[str, ...], frozenset[bytes] | None]" = {}
 
 
 def _any_advertised(group: str) -> bool:
-    """Whether any installed package may have entry points of the group."""
+    """Returns True if any installed package may have entry points of the group."""
     path = tuple(sys.path)
     if path not in _scanned:
         _scanned[path] = _groups(path)
@@ -43,7 +43,7 @@ def _any_advertised(group: str) -> bool:
 
 
 def _groups(path: "Iterable[str]") -> "frozenset[bytes] | None":
-    """Groups for torchx in the ``entry_points.txt`` below the folders; ``None``: cannot tell."""
+    """Returns the TorchX groups in ``entry_points.txt`` below a path; ``None`` if unknown."""
     found: set[bytes] = set()
     for folder in path:
         try:

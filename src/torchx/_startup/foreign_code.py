@@ -1,6 +1,6 @@
 """Keeps code of other packages, while it is imported, from ending or garbling the command.
 
-It is apart from ``torchx.plugins`` so that a component file can be imported without that package.
+This is separate from ``torchx.plugins`` so that component files can be imported without it.
 """
 
 import sys
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class importing_plugin:
-    """Around an import: what is printed goes to stderr, ``sys.exit`` becomes an error.
+    """Wraps an import: printed text goes to stderr, and ``sys.exit`` becomes an error.
 
     Results are written to stdout, where a greeting of a plugin would be read as part of them.
 
@@ -43,12 +43,12 @@ class importing_plugin:
             raise self.error(f"`sys.exit({exc.code!r})`") from exc
 
     def error(self, call: str) -> Exception:
-        """What a call that would end the process becomes."""
+        """Returns the error that replaces a call that would end the process."""
         return RuntimeError(f"it calls {call} while it is imported")
 
 
 class component_code(importing_plugin):
-    """Around what a component does, likewise.
+    """Wraps a call of a component: printed text goes to stderr, and ``sys.exit`` becomes an error.
 
     >>> with component_code("`job.py`"):  # doctest: +ELLIPSIS
     ...     raise SystemExit(4)
@@ -66,7 +66,7 @@ class component_code(importing_plugin):
         self._what = what
 
     def error(self, call: str) -> Exception:
-        """What a call that would end the process becomes."""
+        """Returns the error that replaces a call that would end the process."""
         from torchx.errors import ComponentValidationException
 
         return ComponentValidationException(
@@ -76,7 +76,7 @@ class component_code(importing_plugin):
 
 
 class _Stdout:
-    """The stream of the process, put back by the last of those who are in foreign code."""
+    """Redirects ``sys.stdout``; the last thread that leaves foreign code restores it."""
 
     _lock = allocate_lock()
     _users = 0

@@ -1,8 +1,8 @@
 """Starts the interpreter that will supervise a local job.
 
-It stands outside of ``local_scheduler`` because the command line starts the interpreter first of
-all when there may be a local job: it is up by the time that the job is known. One that gets no job
-ends with the process that started it. Without this a ``run`` waits for that interpreter.
+It is outside ``local_scheduler`` because the command line starts the interpreter first if a local
+job is likely, so that it is ready when the job is known. An interpreter that gets no job ends with
+the process that started it. Without this, ``run`` would wait for the interpreter to start.
 """
 
 import os
@@ -54,13 +54,13 @@ _meanwhile: "list[Callable[[], None]]" = []
 
 
 def warm_up() -> None:
-    """Starts a supervisor for the job that this process will submit next."""
+    """Starts a supervisor in advance, for the job that this process will submit next."""
     if not _waiting:
         _waiting.append(Supervisor())
 
 
 def warm_up_for(argv: list[str]) -> None:
-    """Does so if the arguments of the command line look like those of a local run.
+    """Calls ``warm_up`` if the command line looks like that of a local run.
 
     Only in a process of our own: the supervisor waits for a job until this process ends.
     """
@@ -69,7 +69,7 @@ def warm_up_for(argv: list[str]) -> None:
     try:
         warm_up()
     except JobStartError:
-        return  # told when the job is submitted
+        return  # reported when the job is submitted
 
 
 def _may_run_locally(argv: list[str]) -> bool:
@@ -82,23 +82,23 @@ def _may_run_locally(argv: list[str]) -> bool:
 
 
 def while_starting(call: "Callable[[], None]") -> None:
-    """Has something done, once, while the next job is being started by its supervisor."""
+    """Registers a call to be made once, while the supervisor starts the next job."""
     _meanwhile.append(call)
 
 
 def do_meanwhile() -> None:
-    """Does what ``while_starting`` was told."""
+    """Makes the call registered by ``while_starting``."""
     while _meanwhile:
         _meanwhile.pop()()
 
 
 def take() -> Supervisor:
-    """A supervisor that waits for its job: the one that was started before, or a new one."""
+    """Returns a supervisor that waits for its job: the one started in advance, or a new one."""
     return _waiting.pop() if _waiting else Supervisor()
 
 
 def dismiss() -> None:
-    """Ends a supervisor that has got no job, and forgets what was to be done meanwhile."""
+    """Ends a supervisor that got no job, and drops the call registered by ``while_starting``."""
     _meanwhile.clear()
     while _waiting:
         supervisor = _waiting.pop()

@@ -1,4 +1,4 @@
-"""Looks for plugins without importing what finds them, as long as there are none.
+"""Checks for plugins without importing ``torchx.plugins``, as long as there are none.
 
 Without it each command that makes a scheduler or looks up a resource would import
 ``torchx.plugins`` to learn that no plugin is installed.
@@ -20,12 +20,13 @@ _GROUPS = {
 _SWITCHES = (ENV_TORCHX_PLUGINS_SOURCE, ENV_TORCHX_NO_ENTRYPOINTS)
 
 discovery_lock = RLock()
-"""Held while plugins are imported. There is one for all that do so: each of them may be asked for
-by a module that another one imports, and two locks would be taken in either order."""
+"""Held while plugins are imported. One lock for all kinds: a module imported for one kind may look
+up another, and two locks could be taken in either order.
+"""
 
 
 def any_plugins(kind: str) -> bool:
-    """Says if there may be plugins of that kind, which ``torchx.plugins`` then finds.
+    """Returns True if there may be plugins of that kind, which ``torchx.plugins`` then finds.
 
     Args:
         kind: name of a ``PluginType``.
@@ -53,7 +54,7 @@ def _namespace_exists(namespace: str) -> bool:
 
 
 def _can_be_found(package: str) -> bool:
-    """Whether there is a package of that name; runs no code of it."""
+    """Returns True if a package of that name exists; runs none of its code."""
     if package in sys.modules:
         return True
     finders = [finder for finder in sys.meta_path if hasattr(finder, "find_spec")]

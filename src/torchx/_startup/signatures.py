@@ -1,6 +1,6 @@
 """The parameters of a function without ``inspect``, which takes 3 ms to import.
 
-Only what is no plain function is left to it.
+``inspect`` is used only for callables that are not plain functions.
 """
 
 from types import FunctionType, MethodType
@@ -19,11 +19,11 @@ _POSITIONAL = ("positional_only", "positional")
 
 
 class EMPTY:
-    """Stands for a default or an annotation that is not there."""
+    """Marks a missing default or annotation."""
 
 
 class Parameter:
-    """One parameter of a function."""
+    """A parameter of a function."""
 
     __slots__ = ("annotation", "default", "kind", "name")
 
@@ -35,7 +35,7 @@ class Parameter:
 
 
 def parameters(fn: "Callable[..., Any]") -> list[Parameter]:
-    """The parameters with which it can be called, in their order; ``self`` of a method is none.
+    """Returns the parameters of a callable in order, without ``self`` of a method.
 
     >>> def greet(name: str, *, twice=False): ...
     >>> [(p.name, p.kind) for p in parameters(greet)]
@@ -43,7 +43,7 @@ def parameters(fn: "Callable[..., Any]") -> list[Parameter]:
 
     Raises:
         TypeError: if it cannot be called.
-        ValueError: if it is built in and does not tell.
+        ValueError: if it is built in and has no signature.
     """
     plain = fn.__func__ if isinstance(fn, MethodType) else fn
     if not isinstance(plain, FunctionType) or vars(plain).keys() & {"__wrapped__", "__signature__"}:
@@ -99,10 +99,10 @@ def _inspected(fn: "Callable[..., Any]") -> list[Parameter]:
 
 
 def takes_args(fn: "Callable[..., Any]", *args: object, **kwargs: object) -> bool:
-    """Whether it can be called like that.
+    """Returns True if the callable accepts these arguments.
 
     Raises:
-        TypeError: and ``ValueError`` as ``parameters`` does.
+        TypeError: if ``fn`` cannot be called; ``ValueError`` if it has no signature.
     """
     declared = parameters(fn)
     kinds = {p.kind for p in declared}

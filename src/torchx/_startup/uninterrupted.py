@@ -1,7 +1,7 @@
-"""Runs what no signal may cut in half.
+"""Runs calls that no signal may interrupt.
 
-Python runs the handlers of signals in the main thread, between any two steps of it, and exceptions
-that another thread throws arrive there, too. What runs in a thread of its own is spared both.
+Python runs signal handlers in the main thread, between any two steps, and exceptions thrown by
+other threads arrive there, too. A thread of its own is spared both.
 """
 
 from _thread import allocate_lock, start_new_thread
@@ -39,7 +39,7 @@ class Uninterrupted(Generic[R]):
         An interruption is raised here, while the call goes on: see ``stop``.
         """
         start_new_thread(self._run, ())
-        # a signal that arrives just before the wait begins does not end it: look now and then
+        # a signal that arrives just before the wait does not end it: poll
         while not self._ended.acquire(timeout=_LOOK_S):
             pass
         if self._error is not None:
@@ -50,7 +50,7 @@ class Uninterrupted(Generic[R]):
         """Returns once the call has ended, or can no longer begin.
 
         Args:
-            hurry: called now and then while it goes on, to make it end.
+            hurry: called repeatedly while the call runs, to make it end.
         """
         with self._mutex:
             self._stopped = True

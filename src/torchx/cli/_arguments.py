@@ -18,14 +18,14 @@ DEFAULT_SCHEDULER = "local_cwd"
 
 
 class SchedulerNames(list[str]):
-    """The registered names, which are shown; other names of these schedulers are in it as well."""
+    """The registered names of schedulers; also contains their aliases, which are not shown."""
 
     def __contains__(self, name: object) -> bool:
         return super().__contains__(name) or super().__contains__(SCHEDULER_ALIASES.get(str(name)))
 
 
 class SeveralNames(SchedulerNames):
-    """The same, of which several may be given with commas between."""
+    """Like ``SchedulerNames``, but accepts several names separated by commas."""
 
     def __contains__(self, given: object) -> bool:
         return all(super(SeveralNames, self).__contains__(n) for n in str(given).split(","))
@@ -46,7 +46,7 @@ def add_scheduler(
         default=default,
         metavar="NAME",
         help=f"one of {', '.join(names)} (default: %(default)s)"
-        + ("; several, with commas between, for `--dryrun`" if several else ""),
+        + ("; several, separated by commas, for `--dryrun`" if several else ""),
     )
 
 
@@ -87,7 +87,7 @@ def add_json(subparser: argparse.ArgumentParser) -> None:
 
 
 def parse_cfg(scheduler: str, opts: runopts, text: str) -> dict[str, CfgVal]:
-    """Reads ``-cfg``; ends the command when it cannot be read."""
+    """Parses ``-cfg``; ends the command if that fails."""
     try:
         return opts.cfg_from_str(text)
     except ValueError as err:
@@ -100,10 +100,10 @@ def parse_cfg(scheduler: str, opts: runopts, text: str) -> dict[str, CfgVal]:
 
 
 def check_scheduler(scheduler: str) -> str:
-    """The name that the scheduler is registered by.
+    """Returns the name that the scheduler is registered by.
 
-    Ends the command for a name that there is not, which argparse did not check: it comes from a
-    config file, or stands in a list.
+    Ends the command for an unknown name that argparse did not check: one from a config file, or in
+    a list.
     """
     names = SchedulerNames(get_scheduler_factories())
     given = str(scheduler).split(",")
@@ -120,7 +120,7 @@ def check_scheduler(scheduler: str) -> str:
 
 
 def parse_states(text: str) -> frozenset[AppState]:
-    """The states named in the text, in any case."""
+    """Parses names of states, ignoring case."""
     names = [name.strip().upper() for name in text.split(",") if name.strip()]
     for name in names:
         if name not in AppState.__members__:

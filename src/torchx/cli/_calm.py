@@ -1,4 +1,4 @@
-"""Log records as a terminal shows them: a sign and the message, without time and level."""
+"""Log records for a terminal: a sign and the message, without time and level."""
 
 import logging
 import sys
@@ -20,15 +20,15 @@ _PASSING = (
     "torchx._docker",
     "torchx.schedulers.docker_scheduler._launch",
 )
-"""Whose records are steps of something long, each of which the next one replaces."""
+"""Loggers of long operations, where each record replaces the one before it."""
 
 
 class CalmHandler(logging.StreamHandler):  # type: ignore[type-arg]  # generic for checkers alone
-    """Writes records in few words.
+    """Writes records in a short form.
 
-    Records may bring ``calm_text``, a shorter form, which is empty where nothing is to be shown;
-    ``app_state`` and ``app_waited``, if they tell of the state of an app; ``waits_for``, which is
-    shown with the time that it takes until there is something else to say.
+    Records may have the attributes ``calm_text``, a shorter form, empty to show nothing;
+    ``app_state`` and ``app_waited`` if they report the state of an app; ``waits_for``, which is
+    shown with the elapsed time until the next record.
     """
 
     def __init__(self) -> None:
@@ -73,7 +73,7 @@ class CalmHandler(logging.StreamHandler):  # type: ignore[type-arg]  # generic f
         return self._look.dim(self._wrapped(message))
 
     def _wrapped(self, text: str) -> str:
-        """Lines that break between words; those that are indented are left as they are."""
+        """Wraps lines between words; indented lines are kept."""
         lines: list[str] = []
         for line in text.split("\n"):
             lines += [line] if line.startswith(" ") else self._look.wrap(line, "  ")
@@ -81,7 +81,7 @@ class CalmHandler(logging.StreamHandler):  # type: ignore[type-arg]  # generic f
 
 
 def _worth_a_line(record: logging.LogRecord) -> bool:
-    """Whether the record is shown: that an app runs at once is what is expected."""
+    """Returns True if the record is shown; an app that runs at once is not worth a line."""
     if getattr(record, "calm_text", None) == "":
         return False
     waited = getattr(record, "app_waited", True)
@@ -89,7 +89,7 @@ def _worth_a_line(record: logging.LogRecord) -> bool:
 
 
 def _passes(record: logging.LogRecord) -> bool:
-    """Whether the record is a step of something long, which draws nothing itself."""
+    """Returns True if the record is a step of a long operation without a display of its own."""
     if record.levelno >= logging.WARNING or hasattr(record, "calm_text"):
         return False
     return record.name.startswith(_PASSING)

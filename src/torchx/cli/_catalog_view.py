@@ -1,4 +1,4 @@
-"""Components and options as a terminal shows them."""
+"""Formats components and options for a terminal."""
 
 from collections.abc import Mapping
 
@@ -9,13 +9,13 @@ _INDENT = "      "
 
 
 def components_text(described: Mapping[str, str]) -> str:
-    """Names, each with the first sentence of its description."""
+    """Returns names, each with the first sentence of its description."""
     look = Look()
     width = max(map(len, described), default=0)
     lines: list[str] = []
     for name, description in described.items():
         first = description.strip().partition("\n")[0]
-        if look.width < 2 * width:  # a narrow window has the words below the name
+        if look.width < 2 * width:  # in a narrow window the description goes below the name
             lines += [look.bold(name), *look.wrap(f"  {first}", "  ")]
             continue
         head, *rest = look.wrap(f"{' ' * (width + 2)}{first}", " " * (width + 2))
@@ -25,7 +25,7 @@ def components_text(described: Mapping[str, str]) -> str:
 
 
 def options_text(name: str, opts: runopts) -> str:
-    """The options of a scheduler, the required ones first."""
+    """Returns the options of a scheduler, required ones first."""
     look = Look()
     lines = [look.bold(name)]
     for key, opt in sorted(opts, key=lambda item: not item[1].is_required):

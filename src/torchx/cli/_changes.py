@@ -1,4 +1,4 @@
-"""Changes to an app by flags, and the difference that they make."""
+"""Applies changes from flags to an app, and shows the difference."""
 
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,8 +19,8 @@ def add_changes(subparser: argparse.ArgumentParser) -> None:
     flag("--role", "change only this role (default: all roles)", "NAME")
     flag("--name", "another name of the app", "NAME")
     flag("--image", "another image", "IMAGE")
-    flag("--env", "set a variable; may be given again", "NAME=VALUE", action="append", default=[])
-    flag("--unset-env", "leave a variable out", "NAME", action="append", default=[])
+    flag("--env", "set a variable; may be repeated", "NAME=VALUE", action="append", default=[])
+    flag("--unset-env", "unset a variable", "NAME", action="append", default=[])
     flag("--add-arg", "one more argument of the program", "ARG", action="append", default=[])
     flag("--replicas", "another number of replicas", "N", type=_count)
     flag("--retries", "another number of retries", "N", type=_count)
@@ -30,20 +30,20 @@ def add_changes(subparser: argparse.ArgumentParser) -> None:
 
 
 def changed(app: AppDef, args: argparse.Namespace, words: Sequence[str]) -> AppDef:
-    """The app with the changes of the flags; the one that is given stays as it is.
+    """Returns a copy of the app with the changes of the flags.
 
     Args:
-        words: arguments of the program in place of the recorded ones; empty for none.
+        words: arguments that replace the program's recorded ones; empty to keep those.
 
     Raises:
-        InvalidInput: if there is no such role, or a change that cannot be.
+        InvalidInput: if there is no such role, or a change is invalid.
     """
     names = [role.name for role in app.roles]
     if args.role is not None and args.role not in names:
         msg = f"the app has no role `{args.role}`, it has: {', '.join(names)}."
         raise InvalidInput(msg + did_you_mean(args.role, names))
     if words and args.role is None and len(names) > 1:
-        msg = f"whose arguments are these: say `--role NAME`, one of {', '.join(names)}"
+        msg = f"which role gets these arguments? Add `--role NAME`, one of {', '.join(names)}"
         raise InvalidInput(msg)
     roles = [
         _changed(role, args, words) if args.role in (None, role.name) else role
@@ -89,7 +89,7 @@ def _count(text: str) -> int:
 def difference(
     before: Mapping[str, object], after: Mapping[str, object], secrets: bool
 ) -> list[str]:
-    """Lines ``- name: value`` and ``+ name: value`` of what differs, in the order of names.
+    """Returns the differences as lines ``- name: value`` and ``+ name: value``, sorted by name.
 
     Args:
         secrets: show values that look like secrets.
@@ -111,7 +111,7 @@ _ABSENT = object()
 
 
 def _flat(data: object, prefix: str = "") -> Iterator[tuple[str, object]]:
-    """All values by their paths; roles by their names."""
+    """Yields all values with their paths; roles are addressed by name."""
     if isinstance(data, Mapping):
         for key, value in data.items():
             yield from _flat(value, f"{prefix}.{key}" if prefix else str(key))

@@ -1,7 +1,7 @@
 """Completes words of the command line; shells call this through the code of ``torchx completion``.
 
-No component is imported to complete its name: files are searched for functions that say that they
-return an `AppDef`. Only the component whose arguments are completed is imported.
+No component is imported to complete its name: files are searched for functions annotated to return
+an `AppDef`. Only the component whose arguments are completed is imported.
 """
 
 import argparse
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 _BUILTINS = "torchx.components"
 _MOST_HANDLES = 100
-"""More than anyone reads; a longer beginning of a handle finds the others."""
+"""Most handles offered; a longer prefix finds the others."""
 
 
 def complete(subcmds: "dict[str, SubCommand]") -> None:
-    """Writes the completions to where the shell reads them, and ends the process."""
+    """Writes the completions to the file descriptor that the shell reads, and ends the process."""
     from argcomplete import autocomplete
     from argcomplete.lexers import split_line
 
@@ -43,7 +43,7 @@ def complete(subcmds: "dict[str, SubCommand]") -> None:
 
 
 def _root(subcmds: "dict[str, SubCommand]", words: list[str]) -> argparse.ArgumentParser:
-    """A parser that knows all commands and the arguments of the one that is used."""
+    """Returns a parser with all commands, and the arguments of the one on the line."""
     from torchx.cli._output import COLOR_MODES
 
     parser = argparse.ArgumentParser(prog="torchx")
@@ -69,8 +69,8 @@ def _short_names(subcmds: "dict[str, SubCommand]") -> dict[str, str]:
 
 
 def _add_completers(parser: argparse.ArgumentParser) -> None:
-    """Says how to complete values, by what help calls them."""
-    for action in parser._actions:  # argparse has no public list of them
+    """Attaches completers to options, by the name of the value in the help text."""
+    for action in parser._actions:  # argparse has no public list of options
         if isinstance(action, argparse._SubParsersAction):
             for child in action.choices.values():
                 _add_completers(child)
@@ -83,7 +83,7 @@ def _add_completers(parser: argparse.ArgumentParser) -> None:
 def _component_line(
     root: argparse.ArgumentParser, words: list[str], current: str
 ) -> tuple[str, str] | None:
-    """The component of ``run`` and the line from there on; ``None`` if it is not given yet."""
+    """Returns the component of ``run`` and the line from there on; ``None`` if not given yet."""
     if "run" not in words[1:]:
         return None
     run: Any = next(
@@ -115,7 +115,7 @@ def _component_parser(name: str) -> argparse.ArgumentParser | None:
 
 
 def _components(prefix: str, **_: object) -> Iterable[str]:
-    """Names of components, or of files and the components in them."""
+    """Yields names of components, or of files and the components in them."""
     path, colon, _name = prefix.partition(":")
     if colon:
         return [f"{path}:{name}" for name in components_in(os.path.expanduser(path))]
@@ -152,7 +152,7 @@ def _registered() -> Iterator[str]:
 
 
 def _below(package: str) -> Iterator[str]:
-    """Names of the components in a module and all below it, relative to it."""
+    """Yields names of components in a module and its submodules, relative to it."""
     from importlib.util import find_spec
 
     try:
@@ -185,7 +185,7 @@ def _schedulers(prefix: str, **_: object) -> Iterable[str]:
 
 
 def _chosen_scheduler(words: list[str]) -> str:
-    """The scheduler that a line names; argcomplete does not run the action of its option."""
+    """Returns the scheduler on the line; argcomplete does not run the action of ``-s``."""
     from torchx.cli._arguments import DEFAULT_SCHEDULER
 
     chosen = DEFAULT_SCHEDULER
@@ -199,7 +199,7 @@ def _chosen_scheduler(words: list[str]) -> str:
 
 
 def _options(prefix: str, **_: object) -> Iterable[str]:
-    """Keys for ``-cfg`` of the scheduler that is chosen."""
+    """Yields the ``-cfg`` keys of the chosen scheduler."""
     from torchx.runner import get_runner
 
     head, comma, _last = prefix.rpartition(",")
@@ -219,7 +219,7 @@ def _states(prefix: str, **_: object) -> Iterable[str]:
 
 
 def _handles(prefix: str, **_: object) -> Iterable[str]:
-    """Handles of the latest apps that begin like this; app ids until there is a ``://``."""
+    """Yields handles of recent apps with this prefix; app ids if the prefix has no ``://``."""
     names = _known_handles()
     if "://" not in prefix and not prefix.endswith(":"):
         names = (handle.rpartition("/")[2] for handle in names)
@@ -227,7 +227,7 @@ def _handles(prefix: str, **_: object) -> Iterable[str]:
 
 
 def _known_handles() -> Iterator[str]:
-    """The apps that were launched from here, and all local ones, the latest first."""
+    """Yields the apps that were launched from here, and all local ones, latest first."""
     from torchx._launches import launches
     from torchx.runner.api import DEFAULT_SESSION_NAME
     from torchx.schedulers.local_scheduler._store import Store
@@ -249,4 +249,4 @@ _COMPLETERS = {
     "STATE[,...]": _states,
     "scheduler_args": _options,
 }
-"""By what help calls a value, or by the name of the argument."""
+"""By the value's name in the help text, or the name of the argument."""

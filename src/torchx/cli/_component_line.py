@@ -1,4 +1,4 @@
-"""Where the component begins on the command line of ``torchx run``, and what is wrong with it."""
+"""Splits the component from the command line of ``torchx run``, and reports its errors."""
 
 import argparse
 import os
@@ -20,7 +20,7 @@ from torchx.errors import (
 def parse_component_apart(
     subparser: argparse.ArgumentParser, actions: list[argparse.Action]
 ) -> None:
-    """Makes the parser leave everything from the component on alone, whatever it looks like."""
+    """Makes the parser leave the component and everything after it unparsed."""
     flags = {name: action.nargs != 0 for action in actions for name in action.option_strings}
     flags.update({"-h": False, "--help": False})
     parse_flags = subparser.parse_known_args
@@ -43,7 +43,7 @@ def _default_component() -> str | None:
 
 @contextmanager
 def component_errors(run_args: TorchXRunArgs) -> Iterator[None]:
-    """Ends the command on what is wrong with the component or the scheduler's options."""
+    """Ends the command on errors of the component or the scheduler's options."""
     name = run_args.component_name
     try:
         yield

@@ -1,4 +1,4 @@
-"""The definition of an app as a terminal shows it."""
+"""Formats the definition of an app for a terminal."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -7,13 +7,13 @@ from typing import Any
 from torchx.cli._look import Look
 
 _LABEL = 11
-"""Columns of the names of fields."""
+"""Width of the names of fields, in columns."""
 _LEAST = 20
 """Columns of their values, however narrow the terminal is."""
 
 
 def describe_text(app: Mapping[str, Any]) -> str:
-    """What ``dataclasses.asdict`` gives of an app, secrets masked, for people."""
+    """Formats the ``dataclasses.asdict`` of an app, with its secrets masked already."""
     look = Look()
     lines = [look.bold(str(app["name"]))]
     for role in app["roles"]:
@@ -58,7 +58,7 @@ def _field(look: Look, label: str, values: Sequence[str]) -> list[str]:
 
 
 def _resource(resource: Mapping[str, Any]) -> str:
-    """``2 CPUs, 1 GPU, 4.0 GB``; what is not known or not asked for is left out."""
+    """``2 CPUs, 1 GPU, 4.0 GB``; parts that are unknown or not requested are left out."""
     parts = []
     for key, word in (("cpu", "CPU"), ("gpu", "GPU")):
         count = resource[key]

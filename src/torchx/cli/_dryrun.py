@@ -1,4 +1,4 @@
-"""What ``torchx run --dryrun`` shows."""
+"""The output of ``torchx run --dryrun``."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -38,7 +38,7 @@ def dryrun_json(
 
 
 def _request_data(info: "AppDryRunInfo[Any]") -> "dict[str, Any] | None":
-    """The request as plain data, if it is a dataclass."""
+    """Returns the request as plain data if it is a dataclass, else ``None``."""
     if dataclasses.is_dataclass(info.request) and not isinstance(info.request, type):
         return dataclasses.asdict(info.request)
     return None

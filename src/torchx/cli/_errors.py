@@ -1,4 +1,4 @@
-"""From an exception to what its user reads and the exit code."""
+"""Translates exceptions into messages for users, and exit codes."""
 
 import os
 from typing import TYPE_CHECKING
@@ -34,7 +34,7 @@ _HINTS = {
     "ComponentNotFoundException": "`torchx builtins` lists the components that come with torchx",
 }
 
-# wrong not as written, but because of what there is
+# valid input that does not match what exists
 _NOT_USAGE = (
     "ComponentValidationException",
     "ConfigFileError",
@@ -48,7 +48,7 @@ _NOT_USAGE = (
 
 
 class Interrupted(KeyboardInterrupt):
-    """A signal asked the command to end.
+    """The command was interrupted by a signal.
 
     Args:
         sigval: number of the signal.
@@ -64,7 +64,7 @@ class ReaderGone(Interrupted):
 
 
 class Failure:
-    """What to tell about an exception, and the exit code."""
+    """The message, hint and exit code for an exception."""
 
     __slots__ = ("code", "hint", "kind", "message", "why")
 
@@ -103,7 +103,7 @@ def explain(err: BaseException) -> Failure:
 
 
 def _is_usage(err: BaseException) -> bool:
-    """Whether the command line, or its defaults in a config file, are wrong as written."""
+    """Returns True if the command line, or its defaults in a config file, are invalid."""
     from torchx.errors import InvalidInput
 
     if type(err).__name__ == "BadDefault":
@@ -113,9 +113,9 @@ def _is_usage(err: BaseException) -> bool:
 
 
 def place_in_user_code(err: BaseException) -> str:
-    """File, line and function of the user's code that the error came through, the last of it.
+    """Returns file, line and function of the last frame of the user's code in the traceback.
 
-    Empty where there is none: it is neither ours, nor Python's, nor of an installed package.
+    User's code is not ours, not Python's, and not of an installed package. Empty if there is none.
     """
     called = False
     place = ""
@@ -135,14 +135,14 @@ _OURS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def _is_foreign(path: str) -> bool:
-    """Whether the file is Python's, or belongs to an installed package."""
+    """Returns True if the file is Python's, or belongs to an installed package."""
     if path.startswith("<") or f"{os.sep}site-packages{os.sep}" in path:
         return True
     return path.startswith(os.path.join(os.path.dirname(os.__file__), ""))
 
 
 def signal_of(err: BaseException) -> int | None:
-    """The number of the signal that the exception stands for; `None` for any other one."""
+    """Returns the number of the signal behind the exception; `None` if it has no signal."""
     number = getattr(err, "sigval", None)  # Interrupted, SignalException of the local scheduler
     if isinstance(number, int):
         return int(number)
@@ -159,7 +159,7 @@ def _message(err: BaseException) -> str:
 
 
 def _is_ours(err: BaseException) -> bool:
-    """Our own messages stand for themselves; others are clearer with the name of their type."""
+    """Returns True for our own errors; messages of others need the name of their type."""
     from torchx.errors import TorchXError
 
     if isinstance(err, TorchXError | ModuleNotFoundError):

@@ -1,4 +1,4 @@
-"""What the command line says about the cause of an app's state."""
+"""The texts of the command line about the cause of an app's state."""
 
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ _FINE = (AppState.SUCCEEDED, AppState.CANCELLED)
 
 
 def explained(runner: Runner, handle: str, state: AppState) -> "Explanation | None":
-    """The cause of the app's state; ``None`` if there is nothing to say, or nobody can."""
+    """Returns the cause of the app's state; ``None`` if it is unknown or needs none."""
     if state in _FINE:
         return None
     explain = getattr(runner, "explain", None)  # a stand-in may lack it
@@ -30,7 +30,7 @@ def explained(runner: Runner, handle: str, state: AppState) -> "Explanation | No
 
 
 def overview(runner: Runner, handle: str) -> "AppSnapshot | None":
-    """All that is known of an app; ``None`` if nobody can say."""
+    """Returns the snapshot of an app; ``None`` if it cannot be had."""
     look = getattr(runner, "overview", None)  # a stand-in may lack it
     try:
         found: AppSnapshot | None = None if look is None else look(handle, free=True)
@@ -40,13 +40,13 @@ def overview(runner: Runner, handle: str) -> "AppSnapshot | None":
 
 
 def replicas_of(runner: Runner, handle: str) -> list[tuple[str, int]]:
-    """Roles and indexes of an app's replicas, in their order, as far as anybody can say."""
+    """Returns role and index of an app's replicas, in order, as far as they are known."""
     found = overview(runner, handle)
     return [replica.key for replica in found.replicas] if found is not None else []
 
 
 def place_of(found: "Explanation") -> str:
-    """File, line and function in which the exception was raised; empty if that is not known."""
+    """Returns file, line and function that raised the exception; empty if unknown."""
     import re
 
     texts = (item.text for item in found.evidence if item.source == "exception")
@@ -55,14 +55,14 @@ def place_of(found: "Explanation") -> str:
 
 
 def app_name(handle: str) -> str:
-    """The shortest name of an app that commands understand here: its app id, else its handle."""
+    """Returns the shortest name of an app that commands accept: its app id, else its handle."""
     app_id = parse_app_handle(handle).app_id
     same = {launch.handle for launch in launches() if launch.app_id == app_id}
     return app_id if same == {handle} else handle
 
 
 def commands(handle: str, found: "Explanation") -> list[str]:
-    """What to do, with the name of the app filled in."""
+    """Returns the suggested actions, with the name of the app filled in."""
     name = app_name(handle)
     return [text.replace("{app}", name) for text in found.do]
 
@@ -73,7 +73,9 @@ def hints(look: Look, handle: str, found: "Explanation") -> list[str]:
 
 
 def hint_lines(look: Look, texts: "Iterable[str]") -> list[str]:
-    """Lines with what to do. Commands, which begin small, are in one piece, to be pasted."""
+    """Returns lines with suggested actions. Commands stay on one line, so that they can be
+    pasted.
+    """
     lines: list[str] = []
     for text in texts:
         line = f"  {look.sign('arrow')} {text}"
@@ -82,21 +84,21 @@ def hint_lines(look: Look, texts: "Iterable[str]") -> list[str]:
 
 
 def backend_away(handle: str, err: BackendUnavailable) -> "Explanation":
-    """Why nothing can be said of an app."""
+    """Returns the explanation for an app whose backend cannot be reached."""
     from torchx.schedulers.causes import Cause, Evidence, Explanation
 
     scheduler = parse_app_handle(handle).scheduler_backend
     return Explanation(
         AppState.UNKNOWN,
         Cause.BACKEND_AWAY,
-        f"`{scheduler}` cannot be reached, so that nothing is known of the app",
+        f"`{scheduler}` cannot be reached, so the state of the app is unknown",
         evidence=(Evidence("scheduler", str(err)),),
         do=(f"torchx doctor -s {scheduler}",),
     )
 
 
 def to_json(handle: str, found: "Explanation") -> dict[str, object]:
-    """The answer of ``torchx why --json``."""
+    """Returns the output of ``torchx why --json``."""
     scheduler, _, app_id = parse_app_handle(handle)
     return {
         "handle": handle,

@@ -1,4 +1,4 @@
-"""Short forms of app handles: an app id, its beginning, or nothing for the last app launched."""
+"""Resolves short forms of app handles: an app id, a prefix of it, or nothing for the last app."""
 
 from collections.abc import Iterable
 
@@ -12,16 +12,17 @@ _FORM = "SCHEDULER://SESSION/APP_ID"
 
 
 def resolve(text: str | None, runner: Runner | None = None) -> str:
-    """The handle that a user means. A whole handle is returned as it is, without any look.
+    """Resolves a user's name of an app to its handle. A whole handle is returned without any
+    lookup.
 
     Args:
-        text: a handle, an app id or its beginning; ``None`` for the app that was launched last.
-        runner: whose session local apps are in; ``None`` for the usual one.
+        text: a handle, an app id or its prefix; ``None`` for the app launched last.
+        runner: runner with the session of local apps; ``None`` for the default one.
 
     Raises:
-        AmbiguousApp: if the beginning is that of several apps; the message lists them.
+        AmbiguousApp: if several apps have that prefix; the message lists them.
         InvalidInput: if it is empty.
-        UnresolvedApp: if no app that was launched from here is meant.
+        UnresolvedApp: if no app launched from here matches.
     """
     if text is None:
         return _last()
@@ -41,7 +42,7 @@ def resolve(text: str | None, runner: Runner | None = None) -> str:
 
 
 def resolve_identifier(text: str | None, runner: Runner | None = None) -> str:
-    """The same for ``APP[/ROLE[/REPLICAS]]``, what ``torchx log`` takes."""
+    """Resolves the app in ``APP[/ROLE[/REPLICAS]]``, the argument of ``torchx log``."""
     if text is None or "://" in text:
         return resolve(text, runner)
     app, slash, rest = text.partition("/")
@@ -57,7 +58,7 @@ def _last() -> str:
 
 
 def _known(runner: Runner | None) -> list[str]:
-    """Handles of the apps launched from here, and of the other local ones, the latest first."""
+    """Returns handles of the apps launched from here, and of other local ones, latest first."""
     from torchx.schedulers.local_scheduler._store import Store
 
     session = DEFAULT_SESSION_NAME if runner is None else runner.name()
@@ -73,7 +74,7 @@ def _app_id(handle: str) -> str:
 
 
 def _begins(app_id: str, text: str) -> bool:
-    """Says whether the id, or its part after a namespace or queue, begins like that.
+    """Returns True if the id, or its part after a namespace or queue, starts with the text.
 
     >>> _begins("team:train-x", "train"), _begins("train-x", "x")
     (True, False)

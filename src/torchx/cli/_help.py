@@ -1,4 +1,4 @@
-"""The text of ``torchx --help``, which is shown without making any parser."""
+"""The text of ``torchx --help``, which is shown without creating any parser."""
 
 TYPE_CHECKING = False  # see `torchx/_startup/__init__.py`
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _COMMANDS = {
     "runopts": "show the options of the schedulers",
     "shell": "open a shell in a running replica",
     "status": "show the state of an app",
-    "tracker": "look at what runs have tracked",
+    "tracker": "show what runs have tracked",
     "why": "say why an app waits or failed, and what to do",
 }
 
@@ -41,7 +41,7 @@ _AFTER = """
 options:
   -h, --help         show this help and exit
   -V, --version      print the version and exit
-  -q, --quiet        say nothing but results, warnings and errors
+  -q, --quiet        print only results, warnings and errors
   -v                 say all, with times, as --log_level DEBUG
   --log_level LEVEL  records to show: DEBUG, INFO, WARNING, ERROR, CRITICAL or
                      a number (default: $LOGLEVEL or INFO)
@@ -51,14 +51,14 @@ options:
 examples:
   torchx run utils.echo --msg hello
   torchx run -s slurm dist.ddp -j 2x8 --script train.py
-  torchx status                              of the app that was launched last
-  torchx logs -f train                       follow the app whose id begins so
+  torchx status                              the app that was launched last
+  torchx logs -f train                       follow the app whose id starts so
   torchx COMMAND --help                      arguments and examples of a command
 """
 
 
 def render(names: "Iterable[str]") -> str:
-    """Help for these commands; those that do not come with torchx are named as plugins'."""
+    """Returns the help for these commands; those not built in are marked as plugins'."""
     lines = [f"  {name:<17}  {purpose(name)}\n" for name in names]
     from torchx.util._terminal import fitted_help
 
@@ -66,5 +66,5 @@ def render(names: "Iterable[str]") -> str:
 
 
 def purpose(name: str) -> str:
-    """What a command is for, in a few words."""
+    """Returns the purpose of a command, in a few words."""
     return _COMMANDS.get(name, "from a plugin")

@@ -16,7 +16,7 @@ def add_replica(subparser: argparse.ArgumentParser) -> None:
         "replica",
         nargs="?",
         metavar="ROLE[/K]",
-        help="the replica (default: the first that runs)",
+        help="the replica (default: the first running one)",
     )
 
 
@@ -26,21 +26,21 @@ def add_tty(subparser: argparse.ArgumentParser) -> None:
         "-T",
         "--no-tty",
         action="store_true",
-        help="no terminal, also where stdin and stdout are one",
+        help="no terminal, even if stdin and stdout are one",
     )
     subparser.add_argument(
-        "--no-stdin", action="store_true", help="let the command read nothing, not our stdin"
+        "--no-stdin", action="store_true", help="give the command no input instead of our stdin"
     )
 
 
 def parse_replica(text: str | None) -> ReplicaKey | None:
-    """Role and index; ``None`` if none was given.
+    """Parses role and index; ``None`` if none was given.
 
     >>> parse_replica("worker/1"), parse_replica("worker"), parse_replica(None)
     (('worker', 1), ('worker', 0), None)
 
     Raises:
-        InvalidInput: if it is no replica.
+        InvalidInput: if the text does not name a replica.
     """
     if text is None:
         return None
@@ -52,7 +52,7 @@ def parse_replica(text: str | None) -> ReplicaKey | None:
 
 
 def command_apart(subparser: argparse.ArgumentParser) -> None:
-    """Makes the parser leave all behind the first ``--`` alone: it is the command."""
+    """Makes the parser leave everything after the first ``--`` unparsed: it is the command."""
     parse_flags = subparser.parse_known_args
 
     def parse_known_args(
@@ -68,7 +68,7 @@ def command_apart(subparser: argparse.ArgumentParser) -> None:
 
 
 def run_inside(runner: Runner, args: argparse.Namespace, command: Sequence[str]) -> None:
-    """Runs a command in the replica, and ends this one with its exit code."""
+    """Runs a command in the replica, and ends this process with its exit code."""
     stdin = None if args.no_stdin else _descriptor(sys.stdin)
     tty = not args.no_tty and stdin is not None and os.isatty(stdin) and sys.stdout.isatty()
     code = runner.exec(
@@ -89,8 +89,8 @@ def _or(number: int | None, usual: int) -> int:
 
 
 def _descriptor(stream: object) -> int | None:
-    """Number of a file; ``None`` if it is closed, or a stand-in."""
+    """Returns the descriptor of a stream; ``None`` if it is closed or has none."""
     try:
-        return int(stream.fileno())  # type: ignore[attr-defined]  # a stand-in may lack it
+        return int(stream.fileno())  # type: ignore[attr-defined]  # a substitute may lack it
     except (AttributeError, OSError, ValueError):
         return None

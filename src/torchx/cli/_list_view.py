@@ -1,4 +1,4 @@
-"""The table of apps as a terminal shows it."""
+"""Formats the table of apps for a terminal."""
 
 import time
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from torchx.specs import AppState
 
 _HEADERS = ("APP", "STATE", "REPLICAS", "AGE", "TOOK", "NAME", "HANDLE")
 _NARROW = 5
-"""Columns of the usual table; ``wide`` has all."""
+"""Columns of the default table; ``wide`` has all."""
 _NS = 1_000_000_000
 _UP = (AppState.RUNNING, AppState.SUCCEEDED)
 
@@ -22,10 +22,10 @@ _UP = (AppState.RUNNING, AppState.SUCCEEDED)
 def list_text(
     runner: Runner, apps: Sequence[ListAppResponse], more: int, wide: bool = False
 ) -> str:
-    """Rows for these apps.
+    """Returns the table of these apps.
 
     Args:
-        more: how many apps there are that are not shown.
+        more: number of apps that are not shown.
     """
     look = Look()
     now_s = time.time()
@@ -51,7 +51,7 @@ def _row(
     made_s = app.created_ns / _NS if app.created_ns else launched.get(app.app_handle)
     replicas, took = _of_row(app)
     if not replicas and app.app_handle.startswith("local_cwd:"):
-        found = overview(runner, app.app_handle)  # records of this machine, which take no request
+        found = overview(runner, app.app_handle)  # records of this machine, which need no query
         if found is not None and found.replicas:
             up = sum(replica.state in _UP for replica in found.replicas)
             replicas, took = f"{up}/{len(found.replicas)}", app_took(found)
@@ -67,7 +67,7 @@ def _row(
 
 
 def _of_row(app: ListAppResponse) -> tuple[str, str]:
-    """How many replicas run or have succeeded, of how many, and how long the app took."""
+    """Returns the ratio of replicas that run or have succeeded, and the app's duration."""
     began, ended = app.times_ns or (0, 0)
     took = duration((ended - began) / _NS) if began and ended else ""
     return "/".join(map(str, app.replicas or ())), took

@@ -1,4 +1,4 @@
-"""Writes log lines with the name of their replica in front."""
+"""Writes log lines prefixed with the name of their replica."""
 
 import sys
 import threading
@@ -44,20 +44,20 @@ class LogPrinter:
         self._prefixes: dict[tuple[str, int], str] = {}
         self._lock = threading.Lock()
         self._unfinished: tuple[str, int, int | None] | None = None
-        """Whose line has no newline yet."""
+        """Replica whose last line has no newline yet."""
 
     @property
     def is_terminal(self) -> bool:
-        """Whether somebody watches."""
+        """True if the output is a terminal."""
         return self._look.terminal and not self._as_json
 
     def expect(self, replicas: "Sequence[tuple[str, int]]") -> None:
-        """Takes the replicas in their order, for colours of their own and names of one width."""
+        """Announces the replicas, to assign colours and align their names."""
         self._order = {key: i for i, key in enumerate(replicas)}
         self._name_width = max((len(f"{role}/{k}") for role, k in replicas), default=0)
 
     def write(self, role: str, replica: int, attempt: int | None, text: str) -> None:
-        """Writes the block at once. Raises `BrokenPipeError` when nobody reads any more."""
+        """Writes the block at once. Raises `BrokenPipeError` if the reader has gone."""
         if not text:
             return
         if self._as_json:
@@ -67,25 +67,25 @@ class LogPrinter:
         with self._lock:
             key = (role, replica, attempt)
             prefix = self._prefix((role, replica))
-            if self._unfinished == key:  # a very long line, or one that is shown as it comes
+            if self._unfinished == key:  # a very long line, or one still being written
                 head, newline, text = text.partition("\n")
                 self._put(_prefixed_returns(prefix, head + newline))
                 self._unfinished = None if newline else key
             if not text:
                 return
             text = prefix_line(prefix, text)
-            self._put(f"\n{text}" if self._unfinished else text)  # never two on one line
+            self._put(f"\n{text}" if self._unfinished else text)  # never two replicas on one line
             self._unfinished = None if text.endswith("\n") else key
 
     def finish(self) -> None:
-        """Ends an unfinished last line, so that what follows starts on its own."""
+        """Ends an unfinished last line, so that later output starts on a new one."""
         with self._lock:
             if self._unfinished is not None:
                 self._unfinished = None
                 self._put("\n")
 
     def abandon(self) -> None:
-        """Nobody reads the output any more: keeps the exit of the process quiet."""
+        """Discards further output after the reader has gone, so that the process exits quietly."""
         if self._file is sys.stdout:
             _output.close_stdout()
 
@@ -105,10 +105,10 @@ class LogPrinter:
         return prefix
 
     def _terminal_prefix(self, key: tuple[str, int]) -> str:
-        """The name, in the replica's own colour and as wide as all of them, and a thin bar."""
+        """Returns the replica's name in its colour, padded to a common width, and a thin bar."""
         name = f"{key[0]}/{key[1]}"
         number = self._order.get(key)
-        if number is None:  # by its name, so that it is the same the next time
+        if number is None:  # by name, so that the colour is the same next time
             number = sum(name.encode())
         text = name.ljust(self._name_width)
         if self._colors.endc:

@@ -1,4 +1,4 @@
-"""What `torchx log` is asked for: whose lines, and which of them."""
+"""The query of `torchx log`: replicas, and which of their lines."""
 
 import argparse
 import sys
@@ -20,7 +20,7 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks
 
 @light_dataclass(frozen=True)
 class LogTarget:
-    """Whose lines; all roles for `None`, all replicas for no ids."""
+    """The replicas to read; `None` is all roles, and no ids are all replicas."""
 
     scheduler: str
     session: str
@@ -35,7 +35,7 @@ class LogTarget:
 
 @light_dataclass(frozen=True)
 class LogQuery:
-    """Which lines."""
+    """The lines to read: pattern, time range, attempt and number."""
 
     regex: str | None = None
     should_tail: bool = False
@@ -43,12 +43,12 @@ class LogQuery:
     since: "datetime | None" = None
     until: "datetime | None" = None
     tail_lines: int | None = None
-    """Only the last ones of each replica, of those that there are now."""
+    """Number of last lines of each replica among those that exist now; `None` for all."""
     attempt: int | None = None
 
 
 def parse_identifier(text: str) -> LogTarget | None:
-    """Reads `ID_FORMAT`; `None` when the text does not have that form.
+    """Parses `ID_FORMAT`; `None` if the text does not have that form.
 
     >>> parse_identifier("slurm:///77/trainer/0,2")
     LogTarget(scheduler='slurm', session='default', app_id='77', role='trainer', ids=(0, 2))
@@ -68,7 +68,7 @@ def parse_identifier(text: str) -> LogTarget | None:
 
 
 def parse_time(text: str) -> "datetime":
-    """A point in time: RFC 3339 (local time without an offset), or an age such as ``1h30m``."""
+    """Parses a time: RFC 3339 (local time without an offset), or an age such as ``1h30m``."""
     from datetime import datetime, timezone
 
     age = _parse_age(text)
@@ -88,7 +88,7 @@ def parse_time(text: str) -> "datetime":
 
 
 def parse_regex(text: str) -> str:
-    """The expression itself, if it is one."""
+    """Checks a regular expression and returns it."""
     import re
 
     try:
@@ -100,15 +100,15 @@ def parse_regex(text: str) -> str:
 
 
 def parse_count(text: str) -> int:
-    """A number of things, 0 or more."""
+    """Parses a number of 0 or more."""
     if not (text.isascii() and text.isdigit()):
         msg = f"`{text}` is not a number, write 0 or more"
         raise argparse.ArgumentTypeError(msg)
-    return min(int(text), sys.maxsize)  # there is no more of anything
+    return min(int(text), sys.maxsize)  # the largest index; larger numbers mean the same
 
 
 def _parse_age(text: str) -> "timedelta | None":
-    """Reads ``10m`` or ``1h30m``; `None` when the text is something else."""
+    """Parses ``10m`` or ``1h30m``; `None` if the text is not an age."""
     import re
     from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""Reads replicas one by one, of runners and schedulers that cannot merge their logs."""
+"""Reads replicas one by one, for runners and schedulers that cannot merge logs."""
 
 import queue
 import threading
@@ -20,7 +20,7 @@ def print_replicas(
     replicas: Sequence[tuple[str, int]],
     query: LogQuery,
 ) -> None:
-    """Reads every replica in a thread of its own; the first failure is raised, others logged."""
+    """Reads each replica in its own thread; the first failure is raised, others are logged."""
     if query.attempt is not None:
         msg = "the scheduler does not keep logs per attempt, leave out --attempt"
         raise UnsupportedRequest(msg)
@@ -50,7 +50,7 @@ def _raise_first(exceptions: "queue.Queue[Exception]") -> None:
         errors.append(exceptions.get())
     told = {str(err) for err in errors[:1]}
     for err in errors[1:]:
-        if str(err) not in told:  # what is wrong with the question is so for each replica
+        if str(err) not in told:  # an invalid query fails for every replica in the same way
             told.add(str(err))
             _output.log().error("%s", err)
     if errors:
@@ -60,7 +60,7 @@ def _raise_first(exceptions: "queue.Queue[Exception]") -> None:
 def replica_reader(
     runner: Runner, handle: str, role: str, replica: int, query: LogQuery
 ) -> Callable[[bool], Iterable[LogBlock]]:
-    """A function that reads the lines of one replica from their beginning."""
+    """Returns a function that reads the lines of one replica from the start."""
     times = {"since": query.since, "until": query.until}
 
     def read(should_tail: bool) -> Iterable[LogBlock]:
@@ -105,7 +105,7 @@ def last_lines(
     count: int,
     follow: Callable[[bool], Iterable[LogBlock]] | None,
 ) -> Iterator[LogBlock]:
-    """The last lines of each replica in their order, then those that are written later."""
+    """Yields the last lines of each replica in order, then lines that are written later."""
     kept: dict[tuple[str, int], deque[tuple[int, LogBlock]]] = {}
     seen: dict[tuple[str, int, int], int] = {}
     number = 0

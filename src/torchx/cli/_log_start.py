@@ -1,4 +1,4 @@
-"""Waits for the start of an app whose logs are wanted."""
+"""Waits for the start of an app whose logs were requested."""
 
 import time
 
@@ -13,12 +13,10 @@ _LAST_POLL_S = 1.0
 
 
 class StartWait:
-    """Waits for the start of an app, ever longer between two looks, and says why whenever that
-    changes.
+    """Waits for the start of an app with growing pauses, and reports why it waits.
 
     Args:
-        follows: whether an outage is waited for from the first look on; else an app must have been
-            waited for before.
+        follows: tolerate an outage from the first query on; else only once the app was waited for.
     """
 
     def __init__(self, target: LogTarget, follows: bool) -> None:
@@ -29,7 +27,7 @@ class StartWait:
         self._outage = Outage(target.scheduler, AWAY_S)
 
     def is_ahead(self, status: AppStatus) -> None:
-        """Takes note that the app has not started, and pauses."""
+        """Records that the app has not started, and pauses."""
         self._outage.over()
         self._waits = True
         reason = (status.msg or "").partition("\n")[0]
@@ -46,7 +44,7 @@ class StartWait:
         self._pause()
 
     def is_away(self, err: BackendUnavailable) -> None:
-        """Takes note that the backend did not answer, and pauses; raises it if nobody waits yet."""
+        """Records an outage of the backend, and pauses; raises the error if not yet waiting."""
         if not self._waits:
             raise err
         self._outage.note(err)

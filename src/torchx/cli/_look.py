@@ -1,6 +1,6 @@
-"""How things look on one stream: width, marks, colours of states, ages and durations.
+"""Formatting for one stream: width, marks, colours of states, ages and durations.
 
-A stream that is no terminal gets the same words without colour, and lines of any length.
+A stream that is not a terminal gets the same words without colour, and unlimited lines.
 """
 
 import os
@@ -56,62 +56,62 @@ _COLORS = {
 }
 
 REPLICA_COLORS = ("36", "35", "34", "33", "32", "96", "95", "94", "93", "92")
-"""Escape codes that are read on light and on dark; red is for errors."""
+"""Escape codes that are readable on light and dark backgrounds; red is for errors."""
 
 
 class Look:
-    """The look of one stream."""
+    """The formatting of one stream."""
 
     def __init__(self, stream: "TextIO | None" = None) -> None:
         self.stream = sys.stdout if stream is None else stream
         self.terminal = is_terminal(self.stream)
         self.moves = self.terminal and os.environ.get("TERM") != "dumb"
-        """Lines may be written anew."""
+        """True if lines may be redrawn."""
         self.colors = _output.palette(self.stream)
         signs = self.terminal and _can_write(self.stream, "".join(_UNICODE.values()))
         self._signs = _UNICODE if signs else _ASCII
 
     @property
     def width(self) -> int:
-        """Columns of the terminal; as good as no limit elsewhere."""
+        """Columns of the terminal; practically unlimited elsewhere."""
         return min(max(columns(self.stream), _NARROWEST), _WIDEST) if self.terminal else UNLIMITED
 
     def sign(self, name: str) -> str:
-        """A sign of `_UNICODE`, as the stream can write it."""
+        """Returns a sign of `_UNICODE`, or its ASCII form if the stream needs it."""
         return self._signs[name]
 
     def mark(self, state: AppState) -> str:
-        """One coloured sign for a state."""
+        """Returns the coloured sign of a state."""
         return self.paint(self.sign(_MARKS.get(state, "wait")), state_color(state))
 
     def state(self, state: AppState) -> str:
-        """The coloured name of a state."""
+        """Returns the coloured name of a state."""
         return self.paint(state.name, state_color(state))
 
     def paint(self, text: str, color: str) -> str:
-        """The text in a colour of the palette, where colour is wanted."""
+        """Returns the text in a colour of the palette, if colour is on."""
         begin = getattr(self.colors, color) if color else ""
         return f"{begin}{text}{self.colors.endc}" if begin else text
 
     def dim(self, text: str) -> str:
-        """What matters less."""
+        """Returns the text dimmed, for less important parts."""
         return self.paint(text, "gray")
 
     def bold(self, text: str) -> str:
-        """What matters most."""
+        """Returns the text in bold, for the most important parts."""
         return self.paint(text, "bold")
 
     def cut(self, text: str, width: int) -> str:
-        """The text within so many columns; what is cut off leaves a sign."""
+        """Cuts the text to that many columns; a sign marks the cut."""
         return text if len(text) <= width else text[: max(width - 1, 0)] + self.sign("cut")
 
     def wrap(self, text: str, indent: str = "", width: int | None = None) -> list[str]:
-        """Lines of whole words within the width, those after the first indented.
+        """Wraps the text between words; indents lines after the first.
 
-        What stands in backticks is one word where it fits a line, so that it can be pasted.
+        Text in backticks is kept on one line if it fits, so that it can be pasted.
 
         Args:
-            width: columns that there are; ``None`` for those of the terminal.
+            width: available columns; ``None`` for those of the terminal.
         """
         width = self.width if width is None else width
         if printed_width(text) <= width:
@@ -128,7 +128,7 @@ class Look:
 
 
 def printed_width(text: str) -> int:
-    """Columns of a text that may hold colours.
+    """Returns the columns of a text that may have colours.
 
     >>> printed_width("\\033[31mred\\033[0m")
     3
@@ -141,20 +141,20 @@ def printed_width(text: str) -> int:
 
 
 def state_color(state: AppState) -> str:
-    """Name of the colour of a state; empty for none."""
+    """Returns the name of a state's colour; empty for none."""
     return _COLORS.get(state, "")
 
 
 def is_terminal(stream: "TextIO") -> bool:
-    """Whether people read the stream."""
+    """Returns True if the stream is a terminal."""
     try:
         return stream.isatty()
-    except (AttributeError, ValueError):  # a stand-in, or closed
+    except (AttributeError, ValueError):  # a substitute, or closed
         return False
 
 
 def columns(stream: "TextIO") -> int:
-    """Width of the terminal; ``COLUMNS`` wins, as everywhere."""
+    """Returns the width of the terminal; ``COLUMNS`` wins, as usual."""
     given = os.environ.get("COLUMNS", "")
     if given.isdigit() and int(given) > 0:
         return int(given)
@@ -173,7 +173,7 @@ def _can_write(stream: "TextIO", text: str) -> bool:
 
 
 def age(seconds: float) -> str:
-    """How long ago, in one unit.
+    """Formats an age in one unit.
 
     >>> age(3), age(180), age(7300), age(200_000)
     ('3s', '3m', '2h', '2d')
@@ -186,7 +186,7 @@ def age(seconds: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """How long it took: two units at most.
+    """Formats a duration in at most two units.
 
     >>> duration(0.81), duration(14.3), duration(200), duration(7300)
     ('0.8s', '14s', '3m20s', '2h01m')

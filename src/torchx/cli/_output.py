@@ -1,7 +1,7 @@
-"""What the command line writes: results to stdout, records to stderr, colour where it is seen.
+"""The output of the command line: results to stdout, log records to stderr, colour on terminals.
 
-Nothing else in this package writes to stdout. Each stream is judged by itself, so that
-``torchx log X > file`` has colour neither in the file nor lacks it on the terminal's stderr.
+Nothing else in this package writes to stdout. Each stream is checked separately: ``torchx log X >
+file`` writes no colour to the file, but still does to stderr on the terminal.
 """
 
 import os
@@ -22,7 +22,7 @@ _DEBUG, _INFO = 10, 20
 
 
 class Palette:
-    """Escape sequences for one stream; all empty where colour is not wanted."""
+    """Escape sequences for one stream; all empty if colour is off."""
 
     __slots__ = ("bold", "endc", "gray", "green", "orange", "red", "yellow")
 
@@ -37,7 +37,7 @@ class Palette:
 
 
 class _Settings:
-    """What the global flags of the current call ask for."""
+    """The settings from the global flags of the current call."""
 
     color = "auto"
     json = False
@@ -52,13 +52,13 @@ _settings = _Settings()
 
 
 def reset() -> None:
-    """Forgets what an earlier call in this process asked for."""
+    """Resets the settings of an earlier call in this process."""
     _settings.color = "auto"
     _settings.json = False
     _settings.json_written = False
     _settings.clear = None
     reconfigure = getattr(sys.stdout, "reconfigure", None)
-    if reconfigure is not None:  # a line of a job must never end the command
+    if reconfigure is not None:  # characters of a job's line must never end the command
         reconfigure(errors="backslashreplace")
 
 
@@ -73,7 +73,7 @@ def set_json(wanted: bool) -> None:
 
 
 def colored(stream: "TextIO") -> bool:
-    """Whether colour makes sense on this stream: the flag, then NO_COLOR, FORCE_COLOR, a tty."""
+    """Returns True if this stream gets colour: by the flag, NO_COLOR, FORCE_COLOR, a tty."""
     if _settings.color != "auto":
         return _settings.color == "always"
     if os.environ.get("NO_COLOR"):
@@ -86,17 +86,17 @@ def colored(stream: "TextIO") -> bool:
 def _is_terminal(stream: "TextIO") -> bool:
     try:
         return stream.isatty()
-    except (AttributeError, ValueError):  # a stand-in, or closed
+    except (AttributeError, ValueError):  # a substitute, or closed
         return False
 
 
 def palette(stream: "TextIO") -> Palette:
-    """The colours for this stream."""
+    """Returns the colours for this stream."""
     return Palette(colored(stream))
 
 
 def log() -> "logging.Logger":
-    """The logger of the command line; `logging` is left alone where lines can do without it."""
+    """Returns the logger of the command line, which imports `logging` only if needed."""
     from torchx._startup.lazy_logger import get_logger
 
     return get_logger("torchx.cli")
@@ -105,7 +105,7 @@ def log() -> "logging.Logger":
 def configure_logging(level: int) -> None:
     """Sends log records to stderr in the form ``torchx TIME LEVEL MESSAGE``.
 
-    Takes effect before the first record: `logging` costs a third of a bare start, and most
+    Takes effect with the first record: importing `logging` costs a third of a bare start, and most
     commands log nothing.
     """
     from torchx._startup.lazy_logger import configure_later
@@ -144,21 +144,21 @@ def configure_logging(level: int) -> None:
 
 
 def is_calm() -> bool:
-    """Whether records are for people at a terminal, who need no times; ``DEBUG`` shows all."""
+    """Returns True if records go to a terminal in short form; never for ``DEBUG``."""
     stderr = sys.stderr
     try:
         return stderr is not None and stderr.isatty() and _settings.level > _DEBUG
-    except ValueError:  # it is closed
+    except ValueError:  # stderr is closed
         return False
 
 
 def is_quiet() -> bool:
-    """Whether only results, warnings and errors are wanted."""
+    """Returns True if only results, warnings and errors are shown."""
     return _settings.level > _INFO
 
 
 def say(text: str) -> None:
-    """Writes lines for people to stderr; to nowhere once nobody reads it."""
+    """Writes lines for people to stderr; drops them once its reader has gone."""
     if sys.stderr is None:
         return
     make_room()
@@ -171,7 +171,7 @@ def say(text: str) -> None:
 
 
 def _shape(root: "logging.Logger", form: str) -> None:
-    """Has our handler write records as they suit their readers."""
+    """Sets the form in which our handler writes records."""
     from torchx import _passing
 
     _passing.show_on(None)
@@ -190,7 +190,7 @@ def _nowhere(_step: str) -> None:
 
 
 def before_writing(clear: "Callable[[], object]") -> None:
-    """Has what passes on the terminal taken back before lines that stay are written."""
+    """Registers a call that clears the progress line before permanent lines are written."""
     _settings.clear = clear
 
 
@@ -205,13 +205,13 @@ def lines_beside() -> int:
 
 
 def make_room() -> None:
-    """Takes back what passes on the terminal."""
+    """Clears the progress line from the terminal."""
     if _settings.clear is not None:
         _settings.clear()
 
 
 def _masking(form: str) -> "logging.Formatter":
-    """Formats records, tracebacks and all, without what looks secret in them."""
+    """Returns a formatter that masks secrets in records and their tracebacks."""
     import logging
 
     from torchx._secrets import mask_message
@@ -224,7 +224,7 @@ def _masking(form: str) -> "logging.Formatter":
 
 
 def out(text: str, end: str = "\n") -> None:
-    """Writes a result to stdout at once; to nowhere if it was closed from the start."""
+    """Writes a result to stdout and flushes it; drops it if stdout was closed from the start."""
     stdout = sys.stdout
     if stdout is None:
         return
@@ -233,18 +233,18 @@ def out(text: str, end: str = "\n") -> None:
 
 
 def stdout() -> "TextIO":
-    """Where results go: to nowhere if standard output was closed from the start."""
+    """Returns the stream for results; discards them if stdout was closed from the start."""
     if sys.stdout is None:
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - it stays open
     return sys.stdout
 
 
 def write(stream: "TextIO | None", text: str) -> None:
-    """Writes to the stream at once; nothing where it was closed before the command began.
+    """Writes to the stream and flushes it; does nothing if it was closed before the start.
 
     Raises:
-        BrokenPipeError: if nobody reads it any more.
-        UnwritableOutput: if it cannot be written, as on a full disk.
+        BrokenPipeError: if the reader has gone.
+        UnwritableOutput: if the stream cannot be written, for example because the disk is full.
     """
     if stream is None:
         return
@@ -255,7 +255,7 @@ def write(stream: "TextIO | None", text: str) -> None:
         raise
     except OSError as err:
         if stream is sys.stdout:
-            close_stdout()  # or the interpreter would fail on what is left, once more
+            close_stdout()  # or the interpreter would fail again on the rest at exit
         from torchx.errors import UnwritableOutput
 
         msg = f"the output cannot be written: {err.strerror or err}"
@@ -263,7 +263,7 @@ def write(stream: "TextIO | None", text: str) -> None:
 
 
 def out_json(value: object) -> None:
-    """Writes one JSON document and a newline; what JSON does not know becomes text."""
+    """Writes one JSON document and a newline; other types become text."""
     import json
 
     _settings.json_written = True
@@ -283,7 +283,7 @@ def out_table(headers: "Sequence[str]", rows: "Iterable[Sequence[str]]") -> None
 
 
 def table_text(headers: "Sequence[str]", rows: "Iterable[Sequence[str]]") -> str:
-    """Left-aligned columns under dashed headers, two spaces apart."""
+    """Formats left-aligned columns under dashed headers, two spaces apart."""
     shown = [tuple(headers), *map(tuple, rows)]
     widths = [max(map(len, cells)) for cells in zip(*shown, strict=True)]
     shown.insert(1, tuple("-" * width for width in widths))
@@ -294,10 +294,10 @@ def table_text(headers: "Sequence[str]", rows: "Iterable[Sequence[str]]") -> str
 def error_json(
     kind: str, message: str, hint: str | None = None, more: "Mapping[str, object] | None" = None
 ) -> None:
-    """Writes the JSON form of an error, once, and only where JSON was asked for.
+    """Writes the JSON form of an error, once, and only if JSON was requested.
 
     Args:
-        more: further keys of it.
+        more: further keys of the object.
     """
     if not _settings.json or _settings.json_written:
         return
@@ -319,23 +319,23 @@ def fail(
     lines: "Sequence[str]" = (),
     more: "Mapping[str, object] | None" = None,
 ) -> "NoReturn":
-    """Reports an error on stderr (and as JSON where asked for) and ends the command.
+    """Reports an error on stderr (and as JSON if requested) and ends the command.
 
     Args:
-        lines: what stderr shows below the message and the hint.
+        lines: lines that stderr shows below the message and the hint.
         more: further keys of the JSON.
     """
     log().error("%s", "\n".join([message, *([hint] if hint else []), *lines]))
     error_json(kind, message, hint, more)
-    sys.exit(code)  # noqa: TID251 - clients replace `sys.exit` to see that a command has ended
+    sys.exit(code)  # noqa: TID251 - clients replace `sys.exit` to detect the end of a command
     raise SystemExit(code)
 
 
 def close_stdout() -> None:
-    """After its reader has gone: keeps the interpreter from failing on it again at exit."""
+    """Discards stdout after its reader has gone, so that the interpreter does not fail at exit."""
     try:
         number = sys.stdout.fileno()
-    except (AttributeError, OSError, ValueError):  # a stand-in, or closed
+    except (AttributeError, OSError, ValueError):  # a substitute, or closed
         return
     devnull = os.open(os.devnull, os.O_WRONLY)
     os.dup2(devnull, number)

@@ -1,4 +1,4 @@
-"""The parsers: one for the command line, one per command that is filled when it is used."""
+"""The parsers: one for the command line, and one per command, filled on first use."""
 
 import argparse
 import os
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _DEFAULT_COLOR = "auto"
 
 SHORT_NAMES = {"logs": "log", "ps": "list", "rm": "delete"}
-"""Commands as people of other tools type them."""
+"""Names of commands that users of other tools expect."""
 
 QUIET = "WARNING"
 """The level of ``-q``."""
@@ -54,7 +54,7 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """Says in usage errors what was probably meant, and as JSON where that was asked for."""
+    """Adds suggestions to usage errors, and writes them as JSON if requested."""
 
     def __init__(self, **kwargs: "Any") -> None:  # argparse's own keywords
         super().__init__(formatter_class=HelpFormatter, **kwargs)
@@ -74,7 +74,7 @@ class Parser(argparse.ArgumentParser):
         return fitted_help(super().format_help())
 
     def _suggestion(self, message: str) -> str:
-        """Looks at the word of argparse's message that was not understood."""
+        """Returns a suggestion for the unknown word in argparse's message."""
         head, _, rest = message.partition(":")
         # argparse has no public list of what was added to a parser
         known = [name for action in self._actions for name in action.option_strings]
@@ -123,7 +123,7 @@ class CommandParser(Parser):
 
 
 class RootParser(Parser):
-    """Shows the help that is also shown without any parser."""
+    """Shows the same help as without any parser."""
 
     def __init__(self, subcmds: "Mapping[str, SubCommand]") -> None:
         from torchx.cli import _help
@@ -132,7 +132,7 @@ class RootParser(Parser):
         self._subcmds = subcmds
 
     def _suggestion(self, message: str) -> str:
-        """An option of a command, in front of it, is not one of ours that is spelt wrong."""
+        """Suggests to move an option of a command behind it; it is not a misspelt global option."""
         head, _, rest = message.partition(":")
         if head == "unrecognized arguments" and not rest.strip().startswith(("--l", "--c", "--v")):
             return " Options of a command follow its name."
@@ -141,20 +141,20 @@ class RootParser(Parser):
     def format_help(self) -> str:
         from torchx.cli import _help
 
-        usable = getattr(self._subcmds, "usable", None)  # a caller's own commands are a plain dict
+        usable = getattr(self._subcmds, "usable", None)  # commands of a caller are a plain dict
         return _help.render(usable() if usable else self._subcmds)
 
 
 def add_quiet(parser: argparse.ArgumentParser) -> None:
-    """Adds ``-q``, which may stand before a command and behind it."""
+    """Adds ``-q``, which is accepted before and after a command."""
     parser.add_argument(
         "-q",
         "--quiet",
         dest="log_level",
         action="store_const",
         const=QUIET,
-        default=argparse.SUPPRESS,  # the level that stands before the command
-        help="say nothing but results, warnings and errors",
+        default=argparse.SUPPRESS,  # the level given before the command
+        help="print only results, warnings and errors",
     )
 
 
@@ -165,13 +165,13 @@ def add_verbose(parser: argparse.ArgumentParser) -> None:
         dest="log_level",
         action="store_const",
         const="DEBUG",
-        default=argparse.SUPPRESS,  # the level that stands before the command
+        default=argparse.SUPPRESS,  # the level given before the command
         help="say all, with times, as `--log_level DEBUG`",
     )
 
 
 def create_root(subcmds: "Mapping[str, SubCommand]") -> argparse.ArgumentParser:
-    """The root parser with one sub-parser per command, in the order of the mapping."""
+    """Creates the root parser with one sub-parser per command, in the order of the mapping."""
     parser = RootParser(subcmds)
     add = parser.add_argument
     add("--log_level", metavar="LEVEL", default=_default_log_level())
@@ -191,14 +191,14 @@ def create_root(subcmds: "Mapping[str, SubCommand]") -> argparse.ArgumentParser:
 
 
 def command_of(word: str, subcmds: "Mapping[str, SubCommand]") -> str:
-    """The command that a word stands for; a short name that a plugin uses is the plugin's."""
+    """Returns the command for a word; if a plugin uses a short name, it is the plugin's."""
     return word if word in subcmds else SHORT_NAMES.get(word, word)
 
 
 def parse(
     subcmds: "Mapping[str, SubCommand]", argv: Sequence[str]
 ) -> tuple[argparse.ArgumentParser, argparse.Namespace]:
-    """Parses the whole command line; where the command comes first its parser is enough."""
+    """Parses the whole command line; if the command comes first, only its parser is needed."""
     name = command_of(argv[0], subcmds) if argv else ""
     if name in subcmds:
         parser: argparse.ArgumentParser = CommandParser(
@@ -213,7 +213,7 @@ def parse(
 
 
 def log_level(parser: argparse.ArgumentParser, text: str) -> int:
-    """The level with that name, in any case, or that number; a usage error otherwise."""
+    """Returns the level of a name, ignoring case, or of a number; else exits with a usage error."""
     if text.isdigit():
         return int(text)
     level = _LEVELS.get(text.upper())
@@ -226,7 +226,7 @@ def log_level(parser: argparse.ArgumentParser, text: str) -> int:
 
 
 def report_config(args: argparse.Namespace) -> None:
-    """Tells about a config file that could not be read or that names unknown options."""
+    """Reports a config file that could not be read or that has unknown options."""
     parser = getattr(args, "cmd_parser", None)
     if isinstance(parser, CommandParser):
         argparse_util.report_config(parser, parser.cmd_name)
@@ -237,6 +237,6 @@ def _default_log_level() -> str:
 
 
 def level_of_environment() -> int:
-    """The level that holds until the arguments have been read."""
+    """Returns the level that holds until the arguments are parsed."""
     text = _default_log_level()
     return int(text) if text.isdigit() else _LEVELS.get(text.upper(), _LEVELS["INFO"])

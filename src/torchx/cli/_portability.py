@@ -1,4 +1,4 @@
-"""What ``torchx run --dryrun -s a,b,c`` shows: how each scheduler would take the app."""
+"""The output of ``torchx run --dryrun -s a,b,c``: what each scheduler would do with the app."""
 
 import argparse
 
@@ -32,7 +32,7 @@ def compare(runner: Runner, run_args: TorchXRunArgs, args: argparse.Namespace) -
 
 
 def _cfg_of(runner: Runner, scheduler: str, args: argparse.Namespace) -> dict[str, CfgVal]:
-    """The options of ``-cfg`` that this scheduler has, and those of config files."""
+    """Returns the options from ``-cfg`` that this scheduler has, and those of config files."""
     opts = runner.scheduler_run_opts(scheduler)
     cfg: dict[str, CfgVal] = {}
     if args.scheduler_args:

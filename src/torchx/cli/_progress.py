@@ -1,4 +1,4 @@
-"""One line on a terminal that says what is being done, and goes away when it is done."""
+"""A progress line on a terminal, which disappears at the end."""
 
 import atexit
 import threading
@@ -12,11 +12,11 @@ _ASCII_FRAMES = "-\\|/"
 _FRAME_S = 0.12
 _ERASE = "\r\033[K"
 _SHOWN_AFTER_S = 1.0
-"""How long something takes before its time is shown."""
+"""Seconds after which the elapsed time is shown."""
 
 
 class Progress:
-    """Writes and takes back the line; usable from several threads."""
+    """Shows and clears the line; usable from several threads."""
 
     def __init__(self, stream: TextIO) -> None:
         self._look = Look(stream)
@@ -28,7 +28,7 @@ class Progress:
         self._shown = threading.Event()
 
     def show(self, text: str) -> None:
-        """Says what is being done now."""
+        """Shows the current step."""
         with self._lock:
             begins = not self._text
             self._text = " ".join(text.split())
@@ -42,7 +42,7 @@ class Progress:
             spin.start()
 
     def clear(self) -> float:
-        """Takes the line back, and gives the seconds since it came; 0 if there is none."""
+        """Clears the line, and returns the seconds since it appeared; 0 if there is none."""
         with self._lock:
             if not self._text:
                 return 0.0

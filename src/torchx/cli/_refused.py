@@ -1,4 +1,4 @@
-"""What the command line says about why a job could not be launched."""
+"""The messages of the command line about jobs that could not be launched."""
 
 import sys
 from typing import TYPE_CHECKING
@@ -23,5 +23,5 @@ def lines(found: "Explanation", message: str) -> list[str]:
 
 
 def to_json(found: "Explanation") -> dict[str, object]:
-    """What the JSON of an error holds beside its message."""
+    """Returns the fields of an error's JSON beside its message."""
     return {"cause": found.cause.value, "summary": found.summary, "do": [*found.do]}

@@ -1,4 +1,4 @@
-"""What a run needs, from the command line or from JSON on stdin."""
+"""The arguments of a run, from the command line or from JSON on stdin."""
 
 import argparse
 import os
@@ -25,7 +25,7 @@ MISSING_COMPONENT_ERROR_MSG = (
 
 @light_dataclass
 class TorchXRunArgs:
-    """One run. The first three fields are required in JSON."""
+    """The arguments of one run. The first three fields are required in JSON."""
 
     component_name: str
     scheduler: str
@@ -71,7 +71,7 @@ def torchx_run_args_from_argparse(
     component_args: list[str],
     scheduler_cfg: dict[str, CfgVal],
 ) -> TorchXRunArgs:
-    """Takes what the flags say; `scheduler_cfg` holds the parsed ``-cfg``."""
+    """Builds the arguments from the flags; `scheduler_cfg` holds the parsed ``-cfg``."""
     return TorchXRunArgs(
         component_name=component_name,
         scheduler=args.scheduler,
@@ -92,7 +92,7 @@ def torchx_run_args_from_argparse(
 def check_component_args(
     fn: "Callable[..., AppDef]", component_name: str, given: Mapping[str, Any]
 ) -> None:
-    """Refuses values that the component has no parameter for, or of another type than it takes."""
+    """Refuses values for unknown parameters of the component, and of the wrong type."""
     import inspect
 
     parameters = inspect.signature(fn).parameters
@@ -113,9 +113,9 @@ def check_component_args(
 
 
 def repeated_options(args: Iterable[str]) -> list[str]:
-    """Option names that occur more than once before the first ``--``, in their order.
+    """Returns option names that occur more than once before the first ``--``, in order.
 
-    What follows ``--`` is not ours to judge, nor are numbers: ``echo -1 -1`` is fine.
+    Text after ``--`` is not checked, nor are numbers: ``echo -1 -1`` is valid.
     """
     counts: dict[str, int] = {}
     for arg in args:
@@ -129,12 +129,12 @@ def repeated_options(args: Iterable[str]) -> list[str]:
 def component_start(
     tokens: list[str], flags: Mapping[str, bool], default_component: Callable[[], str | None]
 ) -> int:
-    """Where the component begins in the arguments of ``torchx run``.
+    """Returns the index of the component in the arguments of ``torchx run``.
 
     Args:
         flags: the command's own option strings, and whether each takes a value.
-        default_component: asked only at an option that is not ours; where there is a default
-            component, that option and all after it are the component's.
+        default_component: called only for an option that is not ours; if there is a default
+            component, that option and all after it belong to the component.
     """
     i = 0
     while i < len(tokens):
@@ -149,7 +149,7 @@ def component_start(
 
 
 def _takes_separate_value(token: str, flags: Mapping[str, bool]) -> bool | None:
-    """Whether the next token belongs to this option; `None` when the option is not ours."""
+    """Returns True if the next token is this option's value; `None` if the option is not ours."""
     name, equals, _ = token.partition("=")
     if name in flags:
         return flags[name] and not equals
@@ -191,7 +191,7 @@ def _is_number(text: str) -> bool:
 
 
 def _fits(value: object, parameter: "inspect.Parameter") -> bool:
-    """Whether the JSON value may be given for the parameter as it is."""
+    """Returns True if the JSON value is valid for the parameter."""
     annotation = parameter.annotation
     if parameter.kind is parameter.VAR_POSITIONAL:
         return isinstance(value, list) and all(_is_a(item, annotation) for item in value)
@@ -223,4 +223,4 @@ def _is_a(value: object, annotation: Any) -> bool:  # any type expression
         return isinstance(value, int | float) and not isinstance(value, bool)
     if origin in (int, str, bool):
         return isinstance(value, origin) and (origin is bool or not isinstance(value, bool))
-    return True  # what the component takes there is for the component to say
+    return True  # the component itself decides what it accepts

@@ -1,6 +1,6 @@
-"""What ``torchx run`` says of its job: the launch, the end, and what goes on without it.
+"""The reports of ``torchx run`` about its job: its launch, its end, and jobs left running.
 
-On a terminal in few calm lines; elsewhere in log records.
+On a terminal in a few short lines, elsewhere in log records.
 """
 
 import sys
@@ -23,7 +23,7 @@ _LEAST = 20
 
 
 def tell(write: Callable[[Any], None], result: object) -> None:
-    """Writes a result to stdout. The job does not end because nobody reads it any more."""
+    """Writes a result to stdout. The job goes on if the reader has gone."""
     try:
         write(result)
     except BrokenPipeError:
@@ -31,7 +31,7 @@ def tell(write: Callable[[Any], None], result: object) -> None:
 
 
 def outcome_json(handle: str, status: AppStatus | None) -> dict[str, object]:
-    """What ``run --json`` answers."""
+    """Returns the output of ``run --json``."""
     scheduler, _, app_id = parse_app_handle(handle)
     return {
         "handle": handle,
@@ -48,10 +48,10 @@ def name_of(handle: str) -> str:
 
 
 def advice(handle: str) -> str:
-    """What can be done about a job that goes on."""
+    """Returns the commands for a job that goes on."""
     name = name_of(handle)
     return (
-        f"look at it with `torchx status {name}`, follow it with `torchx log -f {name}`,"
+        f"check it with `torchx status {name}`, follow it with `torchx log -f {name}`,"
         f" end it with `torchx cancel {name}`"
     )
 
@@ -74,10 +74,10 @@ def interruption(signal: str, handle: str | None, launching: bool, attached: boo
 
 
 class RunReport:
-    """Tells of one run.
+    """Reports one run.
 
     Args:
-        as_json: stdout is for one JSON object.
+        as_json: stdout gets one JSON object.
     """
 
     def __init__(self, runner: Runner, as_json: bool) -> None:
@@ -87,7 +87,7 @@ class RunReport:
         self._began = time.monotonic()
 
     def launched(self, handle: str) -> None:
-        """Says which job it is: once, and on stdout the handle alone."""
+        """Reports the launched job, once; only the handle goes to stdout."""
         self._began = time.monotonic()
         shown = not self.as_json and sys.stdout is not None
         if not self.calm:
@@ -105,7 +105,7 @@ class RunReport:
             tell(_output.out, handle)
 
     def left_alone(self, handle: str, status: AppStatus | None) -> None:
-        """Says what can be done with a job that nobody waits for."""
+        """Reports a job that is left running, and the commands for it."""
         if status is not None:
             self._tell_state(handle, status)
         if status is None or self.calm:
@@ -114,7 +114,7 @@ class RunReport:
         self._report_unwatched(handle)
 
     def _tell_state(self, handle: str, status: AppStatus) -> None:
-        """The state in which the job is left, and why it waits."""
+        """Reports the state of a job that is left running, and why it waits."""
         found = explained(self._runner, handle, status.state)
         if self.calm:
             if not _output.is_quiet():
@@ -128,11 +128,11 @@ class RunReport:
             _output.log().info("why: %s", found.line)
 
     def _report_unwatched(self, handle: str) -> None:
-        """Says whether that leaves out what the options of the job ask for."""
-        needs_watcher = getattr(self._runner, "needs_watcher", None)  # a stand-in may lack it
+        """Warns if an option of the job has no effect because nothing waits for it."""
+        needs_watcher = getattr(self._runner, "needs_watcher", None)  # a substitute may lack it
         try:
             unwatched = needs_watcher is not None and needs_watcher(handle)
-        except BackendUnavailable:  # it is launched all the same
+        except BackendUnavailable:  # the job is launched all the same
             return
         if unwatched:
             _output.log().info(
@@ -141,7 +141,7 @@ class RunReport:
             )
 
     def finished(self, handle: str, status: AppStatus, streamed: bool) -> None:
-        """The end of the job, in one line if it is a good one."""
+        """Reports the end of the job, in one line if it succeeded."""
         good = status.state is AppState.SUCCEEDED
         if not self.calm:
             if good:
@@ -167,7 +167,7 @@ class RunReport:
 def _failure_lines(
     look: Look, runner: Runner, handle: str, status: AppStatus, streamed: bool
 ) -> list[str]:
-    """The cause, the last lines where they are not on the screen, and the next command."""
+    """Returns the cause, the last lines unless already on the screen, and the next command."""
     lines: list[str] = []
     found = explained(runner, handle, status.state)
     if found is not None:
@@ -195,7 +195,7 @@ def _failure_lines(
 
 
 def _last_lines(found: "Explanation | None", replica: Any) -> list[str]:
-    """The end of the traceback of the failure that is explained, else of what was printed."""
+    """Returns the end of the explained failure's traceback, else of its output."""
     name = f"{replica.role}/{replica.replica}"
     if found is not None and found.replica == name:
         return [e.text for e in found.evidence if e.source == "log"]
@@ -203,7 +203,7 @@ def _last_lines(found: "Explanation | None", replica: Any) -> list[str]:
 
 
 def failure_text(runner: Runner, handle: str, status: AppStatus) -> str:
-    """Final state, and of each failed replica exit code, reason, last lines and log file."""
+    """Returns the final state, and for failed replicas exit code, reason, last lines, log file."""
     failed = getattr(runner, "failed_replicas", _none_known)(handle)
     lines = [f"job `{handle}` {status.state}{_first_error(failed)}"]
     for replica in failed:
@@ -222,8 +222,8 @@ def failure_text(runner: Runner, handle: str, status: AppStatus) -> str:
     return "\n".join(lines).rstrip()
 
 
-def _first_error(failed: Sequence[Any]) -> str:  # of FailedReplica, or what a stand-in gives
-    """The exception that came first, to be put behind a sentence; empty if none is known."""
+def _first_error(failed: Sequence[Any]) -> str:  # of FailedReplica, or of a substitute
+    """Returns the first exception, to append to a sentence; empty if none is known."""
     error = getattr(failed[0], "error", "") if failed else ""
     return f": {failed[0].role}/{failed[0].replica}: {error}" if error else ""
 
@@ -232,7 +232,7 @@ def _none_known(_handle: str) -> list[Any]:
     return []
 
 
-def _ending(replica: Any) -> str:  # a FailedReplica, or what a stand-in gives
+def _ending(replica: Any) -> str:  # a FailedReplica, or a substitute
     reason = str(replica.reason or "")
     how = _exit_text(replica.exit_code)
     told = how.rpartition(" ")[2]  # the number or the name of the signal

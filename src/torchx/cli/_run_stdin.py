@@ -35,7 +35,7 @@ def read_json() -> dict[str, Any]:
 def refuse_flags(
     parser: argparse.ArgumentParser, actions: Sequence[argparse.Action], args: argparse.Namespace
 ) -> None:
-    """Refuses flags beside ``--stdin`` that would say the same as the JSON."""
+    """Refuses flags beside ``--stdin`` that duplicate the JSON."""
     extra = [
         next(name for name in action.option_strings if name.startswith("--"))
         for action in actions

@@ -36,7 +36,7 @@ def terminated_as_exception() -> Iterator[None]:
 
 
 def log_thread(runner: Runner, handle: str, tee: bool) -> "Thread":
-    """A thread, not yet started, that writes the logs of the job to stderr."""
+    """Returns an unstarted thread that writes the logs of the job to stderr."""
     if tee:
         from torchx.util.log_tee_helpers import tee_logs
 
@@ -55,7 +55,7 @@ def log_thread(runner: Runner, handle: str, tee: bool) -> "Thread":
     from torchx.cli.cmd_log import stream_logs
 
     def follow() -> None:
-        told_by_others.set(True)  # by what waits for the end of the job meanwhile
+        told_by_others.set(True)  # by the thread that waits for the end of the job
         try:
             stream_logs(sys.stderr, runner, handle)
         except Exception as err:  # noqa: BLE001 - the job matters more than its log on the terminal

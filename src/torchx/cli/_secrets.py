@@ -1,4 +1,4 @@
-"""The flag that shows secrets, and what keeps them out of what is shown without it."""
+"""The flag that shows secrets, and masking of output without it."""
 
 import argparse
 

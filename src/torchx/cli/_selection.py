@@ -1,4 +1,4 @@
-"""Which apps a command is about that takes many: handles, patterns, states, ages."""
+"""Selects apps for commands that accept many: by handles, patterns, states, ages."""
 
 import argparse
 import sys
@@ -25,7 +25,7 @@ _WILD = ("*", "?", "[")
 
 
 def add_selection(subparser: argparse.ArgumentParser) -> None:
-    """Adds handles and patterns, what chooses among the apps of a scheduler, and ``--yes``."""
+    """Adds handles and patterns, filters for the apps of a scheduler, and ``--yes``."""
     subparser.add_argument(
         "app_handles",
         nargs="*",
@@ -36,7 +36,10 @@ def add_selection(subparser: argparse.ArgumentParser) -> None:
     _arguments.add_scheduler(subparser, ArgOnceAction)
     _arguments.add_cfg(subparser)
     subparser.add_argument(
-        "-a", "--all", action="store_true", help="all apps of the scheduler that fit the rest"
+        "-a",
+        "--all",
+        action="store_true",
+        help="all apps of the scheduler that match the rest",
     )
     subparser.add_argument(
         "--state",
@@ -50,16 +53,14 @@ def add_selection(subparser: argparse.ArgumentParser) -> None:
         metavar="AGE",
         help="only apps launched longer ago: 90s, 10m, 2h, 7d, or before a date",
     )
-    subparser.add_argument(
-        "-y", "--yes", action="store_true", help="do not ask whether all of them are meant"
-    )
+    subparser.add_argument("-y", "--yes", action="store_true", help="do not ask for confirmation")
 
 
 class Selection:
-    """The apps that were chosen, by their handles.
+    """The selected apps, by their handles.
 
     Args:
-        asked: they were not named one by one, so that a user is asked about them.
+        asked: True if they were not named one by one, so that the user must confirm.
     """
 
     def __init__(self, handles: list[str], asked: bool) -> None:
@@ -70,26 +71,24 @@ class Selection:
 def choose(
     args: argparse.Namespace, runner: Runner, wanted: Callable[[AppState], bool]
 ) -> Selection:
-    """The apps that the arguments mean.
+    """Returns the apps that the arguments select.
 
     Args:
-        wanted: says of a state whether the command has anything to do about it; apps that are
-            named one by one are taken whatever their state is.
+        wanted: returns True for a state that the command acts on; apps named one by one are
+            selected in any state.
 
     Raises:
-        InvalidInput: for a pattern that no app fits, or all.
-        UnresolvedApp, AmbiguousApp: for what is no handle.
+        InvalidInput: for a pattern that matches no app, or all.
+        UnresolvedApp, AmbiguousApp: for text that is not a handle.
     """
     filtered = args.state is not None or args.older_than is not None
     if args.all and args.app_handles:
         raise InvalidInput("give either handles or patterns, or `--all`")
     if not args.app_handles and not args.all and not filtered:
-        msg = "give handles or patterns, or what to choose by: --all, --state, --older-than"
+        msg = "give handles or patterns, or filters: --all, --state, --older-than"
         args.cmd_parser.error(msg)
     if filtered and any(not _is_pattern(text) for text in args.app_handles):
-        raise InvalidInput(
-            "`--state` and `--older-than` choose among apps: give a pattern, `--all`"
-        )
+        raise InvalidInput("`--state` and `--older-than` filter apps: give a pattern, `--all`")
     named = [_handles.resolve(t, runner) for t in args.app_handles if not _is_pattern(t)]
     patterns = [text for text in args.app_handles if _is_pattern(text)]
     if not patterns and args.app_handles:
@@ -104,7 +103,7 @@ def choose(
 
 
 def confirm(selection: Selection, verb: str, yes: bool) -> None:
-    """Asks whether all these apps are meant; ends the command if not, or if nobody can say."""
+    """Asks for confirmation; ends the command if it is refused, or if there is no terminal."""
     if not selection.asked or yes or not selection.handles:
         return
     shown = [f"  {handle}" for handle in selection.handles[:_SHOWN]]
@@ -121,7 +120,7 @@ def confirm(selection: Selection, verb: str, yes: bool) -> None:
 
 
 class _Listed:
-    """The apps of schedulers, each asked once."""
+    """The apps of schedulers, each listed once."""
 
     def __init__(self, runner: Runner, args: argparse.Namespace) -> None:
         self._runner = runner
@@ -129,7 +128,7 @@ class _Listed:
         self._found: dict[str, list[ListAppResponse]] = {}
 
     def of(self, scheduler: str) -> "list[ListAppResponse]":
-        """All apps of a scheduler."""
+        """Returns all apps of a scheduler."""
         if scheduler not in self._found:
             cfg: dict[str, CfgVal] = {}
             if self._args.scheduler_args:
@@ -141,7 +140,7 @@ class _Listed:
 
 
 def _matching(pattern: str, listed: _Listed, scheduler: str) -> "list[ListAppResponse]":
-    """The apps that fit the pattern: by their handles if it is one of those."""
+    """Returns the apps that match the pattern: by handle if it is a pattern of handles."""
     name, separator, _ = pattern.partition("://")
     whole = bool(separator)
     rows = listed.of(name if whole else scheduler)
@@ -149,10 +148,10 @@ def _matching(pattern: str, listed: _Listed, scheduler: str) -> "list[ListAppRes
     where = name if whole else scheduler
     if not found:
         names = (row.app_id for row in rows)
-        msg = f"no app of `{where}` fits `{pattern}`.{did_you_mean(pattern.strip('*'), names)}"
+        msg = f"no app of `{where}` matches `{pattern}`.{did_you_mean(pattern.strip('*'), names)}"
         raise InvalidInput(f"{msg} `torchx list -s {where}` shows them")
     if len(found) == len(rows) and not pattern.strip("*?").rpartition("/")[2]:
-        msg = f"`{pattern}` fits all {len(rows)} apps of `{where}`: say `--all` if that is meant"
+        msg = f"`{pattern}` matches all {len(rows)} apps of `{where}`: use `--all` to confirm"
         raise InvalidInput(msg)
     return found
 
@@ -177,7 +176,7 @@ def _fits(row: "ListAppResponse", args: argparse.Namespace) -> bool:
 
 
 def created_s(row: "ListAppResponse") -> float | None:
-    """When the app was launched; by our own notes where its scheduler does not tell."""
+    """Returns when the app was launched, from our records if the scheduler does not know."""
     made_ns: int | None = getattr(row, "created_ns", None)
     if made_ns is not None:
         return made_ns / 1e9
@@ -193,6 +192,6 @@ def _refuse(message: str, shown: Sequence[str]) -> NoReturn:
 
 
 def count(words: Iterable[object]) -> str:
-    """So many apps, in words."""
+    """Returns a number of apps, in words."""
     number = len([*words])
     return "1 app" if number == 1 else f"{number} apps"

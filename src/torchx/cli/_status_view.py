@@ -1,4 +1,4 @@
-"""The status of an app as a terminal shows it."""
+"""Formats the status of an app for a terminal."""
 
 import time
 
@@ -10,14 +10,14 @@ from torchx.schedulers.api import AppSnapshot, ReplicaSnapshot
 from torchx.specs import NONE, AppState, AppStatus, ReplicaStatus, is_terminal, parse_app_handle
 
 _MOST_REPLICAS = 64
-"""More are counted, not listed; failed ones come first."""
+"""Most replicas listed, failed ones first; the rest is counted."""
 _NS = 1_000_000_000
 
 
 def status_text(
     runner: Runner, handle: str, status: AppStatus, roles: list[str] | None = None
 ) -> str:
-    """State, cause, and a table of the replicas."""
+    """Returns state, cause, and a table of the replicas."""
     look = Look()
     seen = overview(runner, handle)
     replicas = [r for role in status.filtered(roles) for r in sorted(role.replicas, key=_index)]
@@ -60,7 +60,7 @@ def _head(
 
 
 def app_took(seen: AppSnapshot | None) -> str:
-    """How long an app ran, or has been running; empty if that is not known."""
+    """Returns how long an app has run; empty if that is not known."""
     starts = [r.started_ns for r in seen.replicas if r.started_ns] if seen is not None else []
     if seen is None or not starts:
         return ""

@@ -6,7 +6,7 @@ from torchx.cli._look import Look, printed_width
 
 _GAP = "  "
 _LEAST = 4
-"""Columns that a cell keeps when a table is too wide."""
+"""Least width of a cell when a table is too wide."""
 
 
 def fitted(
@@ -16,12 +16,12 @@ def fitted(
     flexible: Sequence[int] = (),
     limit: int | None = None,
 ) -> list[str]:
-    """Lines of a table; columns without any content are left out.
+    """Returns the lines of a table; empty columns are left out.
 
     Args:
-        flexible: columns that may be cut where the table is too wide, the first one first; then
-            columns are left out from the right.
-        limit: columns that there are; ``None`` for those of the terminal.
+        flexible: columns that may be cut if the table is too wide, in that order; then columns are
+            left out from the right.
+        limit: available columns; ``None`` for those of the terminal.
     """
     limit = look.width if limit is None else limit
     used = [i for i in range(len(headers)) if i == 0 or any(row[i] for row in rows)]

@@ -1,4 +1,4 @@
-"""Shows what changes: drawn again in place on a terminal, a line for each change elsewhere."""
+"""Shows changes: redrawn in place on a terminal, as one line per change elsewhere."""
 
 import os
 import sys
@@ -16,7 +16,7 @@ _COLUMNS = 80
 
 
 class Screen:
-    """Text that replaces what was shown before it; off a terminal it only follows."""
+    """Text that is redrawn in place on a terminal, and appended elsewhere."""
 
     def __init__(self) -> None:
         self._shown = 0
@@ -24,7 +24,7 @@ class Screen:
         self.redraws = _look.is_terminal(sys.stdout) and os.environ.get("TERM") != "dumb"
 
     def show(self, text: str) -> None:
-        """Draws the text where the last one was."""
+        """Draws the text in place of the last one."""
         lines = text.split("\n")
         rows, columns = _size()
         heights = [_height(line, columns) for line in lines]
@@ -39,7 +39,7 @@ class Screen:
 
 
 def watch_status(runner: Runner, handle: str, roles: list[str] | None) -> AppStatus | None:
-    """Shows the state of an app until it has ended; gives the last."""
+    """Shows the state of an app until it has ended; returns the last state."""
     screen = Screen()
     last: AppSnapshot | None = None
     status: AppStatus | None = None
@@ -59,7 +59,7 @@ def watch_status(runner: Runner, handle: str, roles: list[str] | None) -> AppSta
 def changes(
     last: AppSnapshot | None, now: AppSnapshot, roles: list[str] | None = None
 ) -> list[str]:
-    """A line for the app, if its state or the words about it changed, and for each replica."""
+    """Returns a line for the app, if its state or message changed, and for each changed replica."""
     lines = []
     before = {} if last is None else {replica.key: replica for replica in last.replicas}
     for replica in now.replicas:
@@ -90,7 +90,7 @@ def _words(snapshot: AppSnapshot) -> str:
 def changed_rows(
     last: Sequence[ListAppResponse] | None, now: Iterable[ListAppResponse]
 ) -> list[tuple[str, str]]:
-    """Handle and state of each app that is new, or has another state, or is gone."""
+    """Returns handle and state of each app that is new, has another state, or is gone."""
     before = {row.app_handle: row.state for row in last or ()}
     rows = [*now]
     found = [

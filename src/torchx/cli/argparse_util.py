@@ -25,7 +25,7 @@ class BadDefault(InvalidInput):
 
 
 class ConfigText(str):
-    """A default that comes from a config file, so that an error can say so."""
+    """A default from a config file, so that errors can name its origin."""
 
     __slots__ = ("origin",)
     origin: str
@@ -57,11 +57,11 @@ class ArgOnceAction(argparse.Action):
 
 
 class torchxconfig(ArgOnceAction):
-    """Takes its default from key `dest` of the section ``[cli:<subcmd>]``."""
+    """An option whose default is key `dest` of the section ``[cli:<subcmd>]``."""
 
     # read once per process; clients clear it to have the files read again
     _subcmd_configs: dict[str, dict[str, str]] = {}  # noqa: RUF012 - mutable and shared on purpose
-    _errors: dict[str, Exception] = {}  # noqa: RUF012 - what could not be read, told when it matters
+    _errors: dict[str, Exception] = {}  # noqa: RUF012 - errors of reading, reported when they matter
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class torchxconfig(ArgOnceAction):
 
     @classmethod
     def section(cls, subcmd: str) -> dict[str, str]:
-        """The section of a command; empty when a file cannot be read, which is told later."""
+        """Returns the section of a command; empty if unreadable, which is reported later."""
         found = torchxconfig._subcmd_configs.get(subcmd)
         if found is None:
             from torchx.runner import config
@@ -127,14 +127,14 @@ class torchxconfig_list(torchxconfig):
 
 
 def from_config(subcmd: str, value: str) -> ConfigText:
-    """The value, which remembers the section it comes from."""
+    """Returns the value with the section that it comes from."""
     text = ConfigText(value)
     text.origin = f"section [cli:{subcmd}] of .torchxconfig"
     return text
 
 
 def apply_config_defaults(parser: argparse.ArgumentParser, subcmd: str) -> None:
-    """Makes the section ``[cli:<subcmd>]`` the defaults of the flags of any command."""
+    """Uses the section ``[cli:<subcmd>]`` as defaults of a command's flags."""
     section = torchxconfig.section(subcmd)
     if not section:
         return
@@ -149,7 +149,7 @@ def apply_config_defaults(parser: argparse.ArgumentParser, subcmd: str) -> None:
 
 
 def report_config(parser: argparse.ArgumentParser, subcmd: str) -> None:
-    """Raises or logs what was wrong with the config of the command that now runs."""
+    """Raises or logs errors in the config of the command that now runs."""
     err = torchxconfig._errors.get(subcmd)
     if err is not None:
         if subcmd in _NEED_CONFIG or isinstance(err, BadDefault):
@@ -168,12 +168,12 @@ def report_config(parser: argparse.ArgumentParser, subcmd: str) -> None:
 
 
 def _flags(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:
-    """The options of the parser by `dest`; argparse has no public list of them."""
+    """Returns the options of the parser by `dest`; argparse has no public list of options."""
     return {a.dest: a for a in parser._actions if a.option_strings and a.dest != "help"}
 
 
 def _flag_value(action: argparse.Action, key: str, subcmd: str, value: str) -> "str | bool":
-    """The config's text as a default of the flag; what is wrong with it is told by the command."""
+    """Converts a config's text to a default of the flag; the command reports errors."""
     if action.nargs != 0:
         if action.choices is not None and value not in action.choices:
             _refuse(key, subcmd, value, list(action.choices))

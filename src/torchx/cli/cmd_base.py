@@ -15,7 +15,7 @@ __all__ = ["AppHandleSubCommand", "SubCommand", "get_runner", "parse_app_handle"
 
 
 class SubCommand(abc.ABC):
-    """One command of ``torchx``. Registered under the entry-point group ``torchx.cli.cmds``."""
+    """A command of ``torchx``. Registered under the entry-point group ``torchx.cli.cmds``."""
 
     @abc.abstractmethod
     def add_arguments(self, subparser: argparse.ArgumentParser) -> None:
@@ -27,20 +27,20 @@ class SubCommand(abc.ABC):
 
 
 def help_of_handle(last_app: bool) -> str:
-    """Help for a handle that may be shortened."""
-    text = "the app: SCHEDULER://SESSION/APP_ID, its app id, or an unambiguous beginning of that"
+    """Returns the help text of a handle that may be shortened."""
+    text = "the app: SCHEDULER://SESSION/APP_ID, its app id, or an unambiguous prefix of that"
     return f"{text} (default: the app that was launched last)" if last_app else text
 
 
 class AppHandleSubCommand(SubCommand):
     """A command about one app, with a runner that is closed afterwards.
 
-    The app may also be given by its app id or the beginning of that: ``args.app_handle`` is the
-    whole handle all the same.
+    The app may also be given by its app id or a prefix of that: ``args.app_handle`` is always the
+    whole handle.
     """
 
     last_app = False
-    """Without a handle the command is about the app that was launched last."""
+    """If True, the handle defaults to the app that was launched last."""
 
     def add_arguments(self, subparser: argparse.ArgumentParser) -> None:
         subparser.add_argument(
@@ -75,7 +75,7 @@ def exit_missing_app(app_handle: str) -> NoReturn:
 
 
 def missing_app(scheduler: str, app_id: str) -> tuple[str, str]:
-    """What every command says of an app that the scheduler does not know, and a hint."""
+    """Returns the message, and a hint, for an app that the scheduler does not know."""
     return (
         f"app `{app_id}` does not exist on scheduler `{scheduler}`, or has been purged from it",
         f"`torchx list -s {scheduler}` shows the apps it knows",
@@ -83,6 +83,6 @@ def missing_app(scheduler: str, app_id: str) -> tuple[str, str]:
 
 
 def report_failure(status: AppStatus) -> None:
-    """Says on stderr why the app failed: the exception that came first, where it is known."""
+    """Writes to stderr why the app failed: its first exception, if known."""
     if status.state is AppState.FAILED and status.msg not in ("", NONE):
         _output.log().error("%s", status.msg)

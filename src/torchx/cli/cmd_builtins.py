@@ -54,7 +54,7 @@ class CmdBuiltins(SubCommand):
         _output.out("\n".join(lines))
 
     def _builtins(self) -> "dict[str, finder._Component]":
-        """The valid components by name."""
+        """Returns the valid components by name."""
         return finder.get_components()
 
     def _print_source(self, name: str, as_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""``torchx cancel``: asks for the end of apps."""
+"""``torchx cancel``: cancels apps."""
 
 import argparse
 from collections.abc import Mapping, Sequence
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 logger = get_logger(__name__)  # clients replace it
 
 EPILOG = """\
-Apps that are chosen by a pattern, a state, an age or `--all` are shown first; on a terminal you
-are asked about them, elsewhere `--yes` says that they are meant.
+Apps selected by a pattern, a state, an age or `--all` are listed first; a terminal asks for
+confirmation, elsewhere `--yes` is needed.
 
 examples:
   torchx cancel local_cwd://torchx/train-x1
@@ -33,14 +33,14 @@ examples:
 
 
 class CmdCancel(SubCommand):
-    """Cancels apps; one that is over is no error."""
+    """Cancels apps; it is not an error if one has ended."""
 
     def add_arguments(self, subparser: argparse.ArgumentParser) -> None:
-        subparser.description = "Cancel apps. One that has ended stays as it is."
+        subparser.description = "Cancel apps. Those that have ended are left unchanged."
         subparser.epilog = EPILOG
         _selection.add_selection(subparser)
         subparser.add_argument(
-            "--wait", action="store_true", help="return when the apps have come to their end"
+            "--wait", action="store_true", help="return when the apps have ended"
         )
         _arguments.add_json(subparser)
 
@@ -55,7 +55,7 @@ class CmdCancel(SubCommand):
             self._cancel_many(args, runner, chosen.handles)
 
     def run_with_runner(self, args: argparse.Namespace, runner: Runner) -> None:
-        """Cancels the one app that ``args.app_handle`` names."""
+        """Cancels the app of ``args.app_handle``."""
         handle = args.app_handle
         before, unknown = state_of(runner, handle)
         runner.cancel(handle)
@@ -96,7 +96,7 @@ def report_rest(
     as_json: bool,
     after: Mapping[str, AppState | None],
 ) -> None:
-    """Says which apps nothing was done about, and why; ends the command if there were errors."""
+    """Reports the apps that were not changed, and why; ends the command if there were errors."""
     for one in ended:
         if one.error is not None:
             _output.log().error("`%s`: %s", one.app_handle, one.error)
@@ -121,17 +121,17 @@ def report_rest(
 
 
 def state_of(runner: Runner, handle: str) -> tuple[AppState | None, bool]:
-    """The state of the app as far as it can be had, and whether the scheduler knows no such app."""
+    """Returns the app's state, ``None`` if unavailable, and whether the scheduler lacks the app."""
     try:
         status = runner.status(handle)
-    except Exception as err:  # noqa: BLE001 - the report is extra, the command itself tells errors
+    except Exception as err:  # noqa: BLE001 - the report is extra, the command itself reports errors
         _output.log().debug("no status of `%s`: %s", handle, err)
         return None, False
     return (None, True) if status is None else (status.state, False)
 
 
 def outcome_json(handle: str, state: AppState | None) -> dict[str, object]:
-    """What cancel and delete answer."""
+    """Returns the JSON output of cancel and delete."""
     scheduler, _, app_id = parse_app_handle(handle)
     return {
         "handle": handle,

@@ -1,4 +1,4 @@
-"""``torchx completion``: a script with which a shell completes commands."""
+"""``torchx completion``: a script that makes a shell complete commands."""
 
 import argparse
 

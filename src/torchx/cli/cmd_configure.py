@@ -69,7 +69,7 @@ class CmdConfigure(SubCommand):
 
 
 def _scheduler_names(text: str) -> list[str] | None:
-    """The schedulers named in the argument; `None` for all of them."""
+    """Parses the names of schedulers; `None` for all of them."""
     valid = list(get_scheduler_factories())
     names = [canonical_name(name.strip(), valid) for name in text.split(",") if name.strip()]
     for name in names:
@@ -84,7 +84,7 @@ def _scheduler_names(text: str) -> list[str] | None:
 
 
 def _merged(path: Path, new: list[tuple[str, str]], force: bool) -> str:
-    """The text for the file: what it has, then the new sections, or these in place of old ones."""
+    """Returns the file's new text: its content, with new sections appended or replaced."""
     try:
         old_text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -98,7 +98,7 @@ def _merged(path: Path, new: list[tuple[str, str]], force: bool) -> str:
             kind="FileExistsError",
             hint="use --force to replace these sections, or --print to see the new ones",
         )
-    if not replaced:  # what is there stays as it is, to the letter
+    if not replaced:  # existing text is kept unchanged
         kept_text = f"{old_text.rstrip()}\n\n" if old_text.strip() else ""
         return kept_text + _joined(text for _, text in new)
     kept = [preamble, *(text for name, text in old if name not in replaced)]
@@ -111,14 +111,14 @@ def _joined(blocks: Iterable[str]) -> str:
 
 
 def _preamble(text: str) -> str:
-    """What stands before the first section."""
+    """Returns the text before the first section."""
     lines = text.splitlines(keepends=True)
     first = next((i for i, line in enumerate(lines) if _section_name(line)), len(lines))
     return "".join(lines[:first])
 
 
 def _sections(text: str) -> list[tuple[str, str]]:
-    """Name and text of each section, comments included."""
+    """Returns name and text of each section, comments included."""
     found: list[tuple[str, list[str]]] = []
     for line in text.splitlines(keepends=True):
         name = _section_name(line)
@@ -130,7 +130,7 @@ def _sections(text: str) -> list[tuple[str, str]]:
 
 
 def _section_name(line: str) -> str | None:
-    """The name in a line such as ``[slurm]``."""
+    """Returns the name in a line such as ``[slurm]``; ``None`` for other lines."""
     if not line.startswith("["):
         return None
     name, closed, _ = line[1:].partition("]")
@@ -138,7 +138,7 @@ def _section_name(line: str) -> str | None:
 
 
 def _write(path: Path, text: str) -> None:
-    """Replaces the file in one step, through links and with the permissions it had."""
+    """Replaces the file atomically, through links and with its permissions."""
     target = path.resolve()
     mode = target.stat().st_mode & 0o777 if target.exists() else None
     replace_file(str(target), text.encode(), mode=mode)

@@ -11,8 +11,8 @@ from torchx.runner import Runner
 logger = get_logger(__name__)  # clients replace it
 
 EPILOG = """\
-Apps that are chosen by a pattern, a state, an age or `--all` are shown first; on a terminal you
-are asked about them, elsewhere `--yes` says that they are meant.
+Apps selected by a pattern, a state, an age or `--all` are listed first; a terminal asks for
+confirmation, elsewhere `--yes` is needed.
 
 examples:
   torchx delete local_cwd://torchx/train-x1
@@ -25,7 +25,7 @@ class CmdDelete(SubCommand):
 
     def add_arguments(self, subparser: argparse.ArgumentParser) -> None:
         subparser.description = (
-            "Delete apps from their scheduler; one that runs is cancelled first."
+            "Delete apps from their scheduler; running ones are cancelled first."
             " Schedulers that keep no definitions only cancel."
         )
         subparser.epilog = EPILOG
@@ -46,7 +46,7 @@ class CmdDelete(SubCommand):
             report_rest(ended, "stays", args.json, {})
 
     def run_with_runner(self, args: argparse.Namespace, runner: Runner) -> None:
-        """Deletes the one app that ``args.app_handle`` names."""
+        """Deletes the app of ``args.app_handle``."""
         handle = args.app_handle
         _, unknown = state_of(runner, handle)
         runner.delete(handle)

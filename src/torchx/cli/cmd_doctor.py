@@ -1,4 +1,4 @@
-"""``torchx doctor``: what each scheduler needs, what of it is there, and how to mend the rest."""
+"""``torchx doctor``: checks what each scheduler needs, and how to fix what is missing."""
 
 import argparse
 import os
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 EPILOG = """\
-`broken` keeps jobs from running, and ends the command with 1; `neutral` is not set up.
-With -s, a scheduler that is not set up is broken.
+`broken` keeps jobs from running, and the exit code is 1; `neutral` is not set up. With -s, a
+scheduler that is not set up is broken.
 
 examples:
   torchx doctor
@@ -52,7 +52,7 @@ class CmdDoctor(SubCommand):
     """Checks all schedulers at once."""
 
     def add_arguments(self, subparser: argparse.ArgumentParser) -> None:
-        subparser.description = "Check what each scheduler needs, and say how to mend it."
+        subparser.description = "Check what each scheduler needs, and how to fix what is missing."
         subparser.epilog = EPILOG
         subparser.add_argument(
             "-s",
@@ -81,7 +81,7 @@ class CmdDoctor(SubCommand):
 
 
 def _wanted(row: Row) -> Row:
-    """A scheduler that was asked for by name must be set up."""
+    """Turns "not set up" into an error for a scheduler requested by name."""
     name, check, finding = row
     if finding.verdict is Verdict.NEUTRAL and finding.text.startswith("not set up"):
         return name, check, broken(finding.text, finding.fix)
@@ -92,7 +92,7 @@ def _wanted(row: Row) -> Row:
 
 
 def _examined(runner: Runner, names: "Sequence[str]") -> Iterator[Row]:
-    """All findings, in the order of the schedulers; each check runs in a thread of its own."""
+    """Yields all findings, in the order of the schedulers; each check runs in its own thread."""
     deadline = time.monotonic() + TIMEOUT_S
     groups = [(_OURS, _Task(lambda: _started(_own_checkups())))]
     groups += [
@@ -128,7 +128,7 @@ def _component_defaults() -> dict[str, dict[str, str]]:
 
 
 class _Task:
-    """One call in a thread of its own, which nobody waits for longer than wanted."""
+    """A call in its own thread, awaited no longer than a deadline."""
 
     def __init__(self, call: "Callable[[], _Result]") -> None:
         self._results: queue.Queue[_Result] = queue.Queue()
@@ -145,11 +145,11 @@ class _Task:
             self._results.put(broken(f"the check failed: {type(err).__name__}: {err}", ""))
 
     def result(self, deadline: float) -> "_Result":
-        """What the call gave, or that it gave nothing in time."""
+        """Returns the result of the call, or a finding that it timed out."""
         try:
             return self._results.get(timeout=max(deadline - time.monotonic(), 0.0))
         except queue.Empty:
-            return broken(f"no answer within {TIMEOUT_S:g} s", "Look at the network")
+            return broken(f"no answer within {TIMEOUT_S:g} s", "Check the network")
 
 
 _Tasks = list[tuple[str, _Task]]
@@ -165,11 +165,11 @@ def _home() -> Finding:
 
 
 def _config() -> Finding:
-    """Whether the config files can be read, and have no sections that nothing reads."""
+    """Checks that the config files can be read, and have no unknown sections."""
     files = config.find_configs()
     if not files:
         return neutral("no .torchxconfig", "torchx configure")
-    config.load_sections(prefix="component")  # says what cannot be read
+    config.load_sections(prefix="component")  # raises for what cannot be read
     known = [*get_scheduler_factories(), "cli", "component", "torchx", "tracker"]
     for path in files:
         for name in _sections(path):
@@ -227,7 +227,7 @@ def _fix(look: Look, fix: str, indent: int) -> list[str]:
 
 
 def _hanging(look: Look, head: str, text: str, indent: int) -> list[str]:
-    """The text behind the head; what is too long goes on below its beginning."""
+    """Wraps the text after the head, with a hanging indent."""
     if _is_narrow(look, indent):
         return [head.rstrip(), *look.wrap(f"    {text}", "    ")]
     first, *rest = look.wrap(f"{' ' * indent}{text}", " " * indent)
@@ -240,7 +240,7 @@ def _is_narrow(look: Look, indent: int) -> bool:
 
 
 def _option_lines(rows: list[Row]) -> list[str]:
-    """What was found to fit, as lines of a config file."""
+    """Returns options that were found to work, as lines of a config file."""
     lines: list[str] = []
     found: dict[str, dict[str, str]] = {}
     for name, _, finding in rows:

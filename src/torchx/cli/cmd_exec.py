@@ -33,7 +33,7 @@ class CmdExec(AppHandleSubCommand):
 
     def run(self, args: argparse.Namespace) -> None:
         if not args.command:
-            self._subparser.error("give a command behind `--`: torchx exec HANDLE -- COMMAND")
+            self._subparser.error("give a command after `--`: torchx exec HANDLE -- COMMAND")
         super().run(args)
 
     def run_with_runner(self, args: argparse.Namespace, runner: Runner) -> None:

@@ -31,7 +31,7 @@ examples:
 
 
 _ROWS = 20
-"""Apps that a terminal shows unless more are asked for."""
+"""Apps that a terminal shows unless more are requested."""
 
 
 class CmdList(SubCommand):
@@ -49,13 +49,13 @@ class CmdList(SubCommand):
             help=f"only apps in these states: {', '.join(state.name for state in AppState)}",
         )
         add = subparser.add_argument
-        add("-a", "--all", action="store_true", help=f"all apps, not the latest {_ROWS}")
+        add("-a", "--all", action="store_true", help=f"all apps, not only the latest {_ROWS}")
         add("-n", "--limit", type=parse_count, metavar="N", help="only the latest N apps")
         add(
             "-o",
             "--output",
             choices=("wide", "json", "yaml", "name"),
-            help="wide: all columns; json, yaml: for programs; name: handles alone",
+            help="wide: all columns; json, yaml: for programs; name: only handles",
         )
         add(
             "-q",
@@ -63,7 +63,7 @@ class CmdList(SubCommand):
             dest="output",
             action="store_const",
             const="name",
-            help="handles alone, as `-o name`",
+            help="only handles, like `-o name`",
         )
         add(
             "--watch",
@@ -88,7 +88,7 @@ class CmdList(SubCommand):
     def _watch(
         self, runner: Runner, args: argparse.Namespace, scheduler: str, cfg: dict[str, CfgVal]
     ) -> NoReturn:
-        """Shows the apps and what changes of them, until it is interrupted."""
+        """Shows the apps and their changes, until interrupted."""
         from torchx.cli._list_view import list_text
         from torchx.cli._watch import Screen, changed_rows
 
@@ -107,7 +107,7 @@ class CmdList(SubCommand):
                 for handle, state in changed_rows(last, apps):
                     _output.out(f"{handle} {state}")
             last = apps
-        raise AssertionError("a watch of a list has no end")
+        raise AssertionError("`watch_list` never ends by itself")
 
     def _print(
         self,

@@ -51,7 +51,7 @@ __all__ = [
 
 EPILOG = f"""\
 IDENTIFIER is {ID_FORMAT}, or a handle followed by ROLE[/IDS].
-In place of a handle its app id, or an unambiguous beginning of that, will do.
+Instead of a handle, an app id or an unambiguous prefix of it is enough.
 
 examples:
   torchx log -f                                   follow the app that was launched last
@@ -66,7 +66,7 @@ _Opened = tuple[_Replicas, Iterator[LogBlock] | None]
 
 
 class CmdLog(SubCommand):
-    """Prints log lines, each with its role and replica in front."""
+    """Prints log lines, each prefixed with role and replica."""
 
     def add_arguments(self, subparser: argparse.ArgumentParser) -> None:
         subparser.description = "Print the logs of an app, its roles or its replicas."
@@ -77,16 +77,16 @@ class CmdLog(SubCommand):
             type=str,
             nargs="?",
             metavar="IDENTIFIER",
-            help="whose logs, see below (default: those of the app that was launched last)",
+            help="the app, see below (default: the app that was launched last)",
         )
         add("role", type=str, nargs="?", metavar="ROLE[/IDS]", help="if not in IDENTIFIER")
-        add("--regex", type=parse_regex, help="only lines in which this is found")
+        add("--regex", type=parse_regex, help="only lines that match this")
         add("-f", "-t", "--tail", action="store_true", help="follow the logs until the app ends")
         add(
             "--streams",
             type=str,
             choices=[stream.value for stream in Stream],
-            help="stdout, stderr or combined (default: what the scheduler has)",
+            help="stdout, stderr or combined (default: the scheduler's choice)",
         )
         time_help = "an age (10m, 2h) or a date and time (2030-01-31T12:00:00Z)"
         add("--since", type=parse_time, metavar="TIME", help=f"only later lines: {time_help}")
@@ -99,7 +99,11 @@ class CmdLog(SubCommand):
             help="only the last N of each replica",
         )
         add("--attempt", type=parse_count, metavar="N", help="only attempt N, 0 is the first")
-        add("--verify", action="store_true", help="report whether lines are missing; then exit 1")
+        add(
+            "--verify",
+            action="store_true",
+            help="report missing lines, exit 1 if there are any",
+        )
         _arguments.add_json(subparser)
 
     def run(self, args: argparse.Namespace) -> None:
@@ -136,7 +140,7 @@ def _resolved(identifier: str | None) -> str:
 
 
 def validate(job_identifier: str) -> None:
-    """Ends the process when the text is not of the form `ID_FORMAT`."""
+    """Ends the process if the text is not of the form `ID_FORMAT`."""
     if parse_identifier(job_identifier) is None:
         msg = f"`{job_identifier}` is not of the form {ID_FORMAT}"
         _output.fail(msg, kind="MalformedLogIdentifier", code=2)
@@ -187,7 +191,7 @@ def stream_logs(file: TextIO, runner: Runner, app_handle: str) -> None:
 
 
 def find_role_replicas(app: AppDef, role_name: str | None) -> list[tuple[str, int]]:
-    """Role and number of every replica, or of those of one role."""
+    """Returns role and index of every replica, or of those of one role."""
     return [
         (role.name, replica)
         for role in app.roles
@@ -225,7 +229,7 @@ def _target(identifier: str, role: str | None) -> LogTarget:
 
 
 def _print_logs(printer: LogPrinter, runner: Runner, target: LogTarget, query: LogQuery) -> bool:
-    """Writes the lines; False when the scheduler does not know the app."""
+    """Writes the lines; False if the scheduler does not know the app."""
     if target.ids:
         replicas: _Replicas = [(str(target.role), number) for number in target.ids]
         blocks = _merged_blocks(runner, target.handle, replicas, query)
@@ -249,8 +253,7 @@ def _print_logs(printer: LogPrinter, runner: Runner, target: LogTarget, query: L
 
 
 def _open_when_started(runner: Runner, target: LogTarget, query: LogQuery) -> _Opened | None:
-    """The replicas of an app that has started and their merged output; `None` if there is no such
-    app."""
+    """Waits for the app to start; returns its replicas and output, `None` if it is unknown."""
     start = StartWait(target, query.should_tail)
     while True:
         try:
@@ -278,7 +281,7 @@ def _open_if_started(
 
 
 def _replicas_of(app: AppDef, target: LogTarget) -> _Replicas:
-    """The replicas asked for; ends the command when the app has no such role."""
+    """Returns the requested replicas; ends the command if the app has no such role."""
     replicas = find_role_replicas(app, target.role)
     if target.role is not None and not replicas:
         role, names = target.role, [role.name for role in app.roles]
@@ -294,7 +297,7 @@ def _replicas_of(app: AppDef, target: LogTarget) -> _Replicas:
 def _merged_blocks(
     runner: Runner, handle: str, replicas: _Replicas | None, query: LogQuery
 ) -> Iterator[LogBlock] | None:
-    """All replicas in the order of time; `None` where only single ones can be read."""
+    """Merges all replicas by time; `None` if replicas can only be read one by one."""
 
     def read(should_tail: bool, **more: int) -> Iterator[LogBlock]:
         return runner.log_blocks(
@@ -317,15 +320,15 @@ def _merged_blocks(
         else:
             blocks = _last_blocks(read, query.tail_lines, query.should_tail)
     except UnsupportedRequest:
-        return None  # the reader of single replicas tells what is wrong, if anything is
-    return blocks if isinstance(blocks, Iterator) else None  # None for a stand-in for the runner
+        return None  # the reader of single replicas reports errors, if there are any
+    return blocks if isinstance(blocks, Iterator) else None  # None for a substitute for the runner
 
 
 _OUR_LOG_LINES, _OUR_LOG_BLOCKS = Runner.log_lines, Runner.log_blocks
 
 
 def _reads_lines_its_own_way(runner: Runner) -> bool:
-    """Whether a client has replaced the published method, which then wins over our faster way."""
+    """Returns True if a client has replaced the published method, which then takes precedence."""
     if not isinstance(runner, Runner):
         return False
     kind = type(runner)
@@ -337,7 +340,7 @@ def _last_blocks(
 ) -> Iterator[LogBlock]:
     try:
         return read(follow, tail_lines=count)
-    except UnsupportedRequest:  # a scheduler of another package, that gives all lines or none
+    except UnsupportedRequest:  # a scheduler of another package that cannot limit lines
         from torchx.cli._log_replicas import last_lines
 
         return last_lines(read(False), count, read if follow else None)
@@ -352,7 +355,7 @@ def _write_blocks(printer: LogPrinter, blocks: Iterable[LogBlock]) -> None:
 
 
 def _verify(runner: Runner, target: LogTarget, attempt: int | None, as_json: bool) -> None:
-    """Reports lines and bytes of every log; ends with 1 when something is missing."""
+    """Reports lines and bytes of every log; exits with 1 if something is missing."""
     replicas = [(str(target.role), number) for number in target.ids] or None
     found = runner.verify_logs(target.handle, replicas)
     reports = [report for report in found if target.role in (None, report.role)]

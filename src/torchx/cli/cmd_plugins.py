@@ -1,4 +1,4 @@
-"""``torchx plugins``: what installed packages add to TorchX, and what of it is broken."""
+"""``torchx plugins``: the plugins of installed packages, and their errors."""
 
 import argparse
 from typing import Any
@@ -47,7 +47,7 @@ class CmdPlugins(SubCommand):
 
 
 def _describe() -> dict[str, list[dict[str, Any]]]:
-    """Sections by kind and ``errors``, each with all keys so that scripts need not look."""
+    """Returns sections by kind and ``errors``, all of them, so that scripts need no checks."""
     from torchx.plugins import registry
 
     sections: dict[str, list[dict[str, Any]]] = {}

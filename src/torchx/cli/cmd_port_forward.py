@@ -1,4 +1,4 @@
-"""``torchx port-forward``: ports of a replica on this machine."""
+"""``torchx port-forward``: forwards ports of a replica to this machine."""
 
 import argparse
 
@@ -30,7 +30,7 @@ class CmdPortForward(AppHandleSubCommand):
             "words",
             nargs="+",
             metavar="[ROLE[/K]] [LOCAL:]PORT",
-            help="the replica (default: the first that runs), and its ports",
+            help="the replica (default: the first running one), and its ports",
         )
         subparser.add_argument(
             "--address",
@@ -60,13 +60,13 @@ class CmdPortForward(AppHandleSubCommand):
 
 
 def parse_words(words: list[str]) -> tuple[str | None, list[tuple[int, int]]]:
-    """The replica, and for each port its number here (0 for any) and there.
+    """Parses the replica, and for each port its local (0 for any) and remote number.
 
     >>> parse_words(["worker/1", "8080:80", "90", ":6006"])
     ('worker/1', [(8080, 80), (90, 90), (0, 6006)])
 
     Raises:
-        InvalidInput: if there is no port, or one that cannot be.
+        InvalidInput: if there is no port, or an invalid one.
     """
     first = words[0].replace(":", "")
     name, rest = (None, words) if first.isdecimal() else (words[0], words[1:])

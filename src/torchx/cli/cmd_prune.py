@@ -1,4 +1,4 @@
-"""``torchx prune``: removes records of local jobs that are over, and copies that nobody uses."""
+"""``torchx prune``: removes records of local jobs that have ended, and unused copies."""
 
 import argparse
 import os
@@ -14,8 +14,8 @@ _DEFAULT_AGE = "7d"
 
 EPILOG = """\
 Only what has ended is removed: records and logs of jobs of `local_cwd`, logs without a record, and
-images' layers in the cache that were not used for so long. Other schedulers keep their jobs
-themselves: `torchx delete` removes those.
+cached image layers that were not used for that time. Other schedulers store their jobs themselves:
+`torchx delete` removes those.
 
 examples:
   torchx prune --dryrun            what would go, and what that frees
@@ -24,7 +24,7 @@ examples:
 
 
 class CmdPrune(SubCommand):
-    """Frees what old jobs take."""
+    """Frees the disk space of old jobs."""
 
     def add_arguments(self, subparser: argparse.ArgumentParser) -> None:
         subparser.description = "Remove records and logs of local jobs that ended some time ago."
@@ -47,7 +47,7 @@ class CmdPrune(SubCommand):
             "--dryrun", action="store_true", help="show what would go, and remove nothing"
         )
         subparser.add_argument(
-            "-y", "--yes", action="store_true", help="do not ask whether that is meant"
+            "-y", "--yes", action="store_true", help="do not ask for confirmation"
         )
         _arguments.add_json(subparser)
 
@@ -97,7 +97,7 @@ def _confirm(words: str, yes: bool) -> None:
 
 
 def _words(jobs: list[Remains], cached: list[tuple[str, int]]) -> str:
-    """What there is, and what it takes: ``3 jobs (1.2 MB)``; empty for nothing."""
+    """Returns the number of jobs and their size: ``3 jobs (1.2 MB)``; empty for none."""
     counts = {
         "job": sum(bool(job.app_id) for job in jobs),
         "folder of stray logs": sum(not job.app_id for job in jobs),
@@ -119,7 +119,7 @@ def _bytes(jobs: list[Remains], cached: list[tuple[str, int]]) -> int:
 
 
 def size_text(size: float) -> str:
-    """A size in words.
+    """Formats a size.
 
     >>> size_text(999), size_text(1234567)
     ('999 B', '1.2 MB')
@@ -132,16 +132,16 @@ def size_text(size: float) -> str:
 
 
 def _cached_layers(before_s: float) -> list[tuple[str, int]]:
-    """Files of the cache of images that were not used since, with their sizes."""
+    """Returns cached image layers that were not used since, with their sizes."""
     found = []
     for folder, _, names in os.walk(os.path.join(home_dir(), "cache", "images")):
         for name in names:
             path = os.path.join(folder, name)
             try:
                 status = os.lstat(path)
-            except OSError:  # it is gone meanwhile
+            except OSError:  # it was removed meanwhile
                 continue
-            if status.st_mtime < before_s:  # touched by each use
+            if status.st_mtime < before_s:  # each use updates it
                 found.append((path, status.st_size))
     return found
 
@@ -150,6 +150,6 @@ def _unlink(path: str) -> bool:
     try:
         os.unlink(path)
     except OSError as err:
-        _output.log().debug("`%s` stays: %s", path, err)
+        _output.log().debug("`%s` was not removed: %s", path, err)
         return False
     return True

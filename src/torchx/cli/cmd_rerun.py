@@ -18,19 +18,19 @@ from torchx.schedulers import get_scheduler_factories
 from torchx.specs import AppDef, CfgVal
 
 EPILOG = """\
-The request is that which was recorded when the app was launched from here, with the images that
-were built then. What follows `--` replaces the arguments of the program.
+The request is the one recorded when the app was launched from here, with the images built then.
+Words after `--` replace the arguments of the program.
 
 examples:
   torchx rerun HANDLE
   torchx rerun --dryrun --env LR=0.1 --replicas 4 HANDLE    what would be different
-  torchx rerun --workspace . HANDLE                         with the code of now
-  torchx rerun -s slurm -cfg partition=gpu HANDLE           elsewhere
+  torchx rerun --workspace . HANDLE                         with the current code
+  torchx rerun -s slurm -cfg partition=gpu HANDLE           on another scheduler
   torchx rerun HANDLE -- --epochs 10"""
 
 
 class CmdRerun(CmdRun):
-    """Launches what was launched before."""
+    """Launches a recorded request again."""
 
     def add_arguments(self, subparser: argparse.ArgumentParser) -> None:
         self._subparser = subparser
@@ -47,18 +47,18 @@ class CmdRerun(CmdRun):
             choices=_arguments.SchedulerNames(names),
             action=ArgOnceAction,
             metavar="NAME",
-            help="another scheduler (default: that of the app); its options are not taken along",
+            help="another scheduler (default: that of the app); its options are not carried over",
         )
         _arguments.add_cfg(subparser)
         _changes.add_changes(subparser)
         subparser.add_argument(
-            "--workspace", metavar="PATH", help="build its code anew from there (default: do not)"
+            "--workspace", metavar="PATH", help="build its code again from there (default: do not)"
         )
         for name, text in (
             ("--dryrun", "show the difference and what would be submitted, and submit nothing"),
             ("--wait", "return when the app has ended (local schedulers always do)"),
             ("--log", "print the logs to stderr, and wait (local schedulers always do)"),
-            ("--detach", "return at once, a local job goes on by itself"),
+            ("--detach", "return at once; a local job goes on by itself"),
         ):
             subparser.add_argument(name, action="store_true", help=text)
         _secrets.add_show_secrets(subparser)
@@ -124,14 +124,14 @@ class CmdRerun(CmdRun):
 
 
 def _shape(scheduler: str, cfg: Mapping[str, CfgVal], app: AppDef) -> dict[str, object]:
-    """What is compared: scheduler, options, and the app with its roles by their names."""
+    """Returns the compared data: scheduler, options, and the app with its roles by name."""
     options = {f"cfg.{name}": value for name, value in cfg.items() if name != "detach"}
     roles = {role.name: dataclasses.asdict(role) for role in app.roles}
     return {"scheduler": scheduler, **options, "app": app.name, **roles}
 
 
 def _check_copies(app: AppDef) -> None:
-    """Refuses an app whose code lay in a directory that is gone."""
+    """Refuses an app whose code was in a directory that is gone."""
     for role in app.roles:
         if os.path.isabs(role.image) and not os.path.isdir(role.image):
             msg = (

@@ -66,7 +66,7 @@ examples:
   torchx run --dryrun -s slurm dist.ddp -j 2x8 --script train.py
   torchx run --stdin --json < job.json"""
 
-# how long an interrupted command waits for the last lines of its job
+# seconds that an interrupted command waits for the last lines of its job
 _LAST_LINES_S = 2
 
 
@@ -75,10 +75,10 @@ def _parse_component_name_and_args(
     subparser: argparse.ArgumentParser,
     dirs: list[str] | None = None,
 ) -> tuple[str, list[str]]:
-    """The component and its arguments; the component may come from ``[cli:run]``.
+    """Returns the component and its arguments; the component may come from ``[cli:run]``.
 
     Args:
-        dirs: where to look for config files instead of the default places.
+        dirs: folders to search for config files instead of the default ones.
     """
     rest = list(component_name_and_args)
     if rest[:1] == ["--"]:
@@ -136,7 +136,7 @@ class CmdRun(SubCommand):
         flag("--log", "print the logs to stderr, and wait (local schedulers always do)")
         flag(
             "--detach",
-            "return at once, a local job goes on by itself; `torchx log -t HANDLE` follows it",
+            "return at once; a local job goes on by itself; `torchx log -t HANDLE` follows it",
             "--no-wait",
         )
         subparser.add_argument(
@@ -179,7 +179,7 @@ class CmdRun(SubCommand):
             raise
 
     def torchx_json_from_stdin(self, args: argparse.Namespace | None = None) -> dict[str, Any]:
-        """The JSON object on stdin, read once; ends the command when it is something else."""
+        """Returns the JSON object on stdin, read once; ends the command if it is something else."""
         if self._stdin_json is None:
             from torchx.cli._run_stdin import read_json
 
@@ -189,7 +189,7 @@ class CmdRun(SubCommand):
         return self._stdin_json
 
     def verify_no_extra_args(self, args: argparse.Namespace) -> None:
-        """Refuses flags beside ``--stdin`` that would say the same as the JSON."""
+        """Refuses flags beside ``--stdin`` that duplicate the JSON."""
         if args.stdin:
             from torchx.cli._run_stdin import refuse_flags
 
@@ -332,7 +332,7 @@ class CmdRun(SubCommand):
             raise SystemExit(1)
 
     def _report_interrupt(self, number: int) -> None:
-        """The last line of an interrupted run: what has become of the job."""
+        """Logs the last line of an interrupted run: the fate of the job."""
         import signal
 
         from torchx.cli._run_report import interruption
@@ -344,18 +344,18 @@ class CmdRun(SubCommand):
 
 
 def _strictly(run_args: TorchXRunArgs) -> dict[str, bool]:
-    """The keyword, only where it says something: stand-ins for a runner may not take it."""
+    """Returns the keyword only if it is set: substitutes for a runner may not accept it."""
     return {"strict": True} if run_args.strict else {}
 
 
 def _detaches(runner: Runner, scheduler: str, args: argparse.Namespace) -> bool:
-    """Whether ``--detach`` is given and is an option of this scheduler."""
+    """Returns True if ``--detach`` is given and is an option of this scheduler."""
     wanted = getattr(args, "detach", False) and scheduler.startswith("local")
     return bool(wanted) and runner.scheduler_run_opts(scheduler).get("detach") is not None
 
 
 def _can_detach(runner: Runner, scheduler: str) -> bool:
-    """Whether jobs end with this command unless they are detached; containers go on anyway."""
+    """Returns True if jobs end with this command unless detached; containers always go on."""
     known = scheduler == "local_cwd"  # saves making its options
     return known or runner.scheduler_run_opts(scheduler).get("detach") is not None
 

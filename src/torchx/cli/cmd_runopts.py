@@ -17,12 +17,12 @@ logger = get_logger(__name__)  # clients replace it
 EPILOG = """\
 examples:
   torchx runopts              options of every scheduler
-  torchx runopts --resolved slurm    their values now, and from where
+  torchx runopts --resolved slurm    their current values, and where they come from
   torchx runopts local_cwd    options of one, for `torchx run -s local_cwd -cfg KEY=VALUE`"""
 
 
 class CmdRunopts(SubCommand):
-    """Prints what ``-cfg`` takes."""
+    """Prints the options for ``-cfg``."""
 
     def add_arguments(self, subparser: argparse.ArgumentParser) -> None:
         subparser.description = "Show the options of the schedulers."
@@ -37,7 +37,7 @@ class CmdRunopts(SubCommand):
         subparser.add_argument(
             "--resolved",
             action="store_true",
-            help="the values of its options now, and where each comes from",
+            help="the current values of its options, and where each comes from",
         )
         _arguments.add_cfg(subparser)
         _secrets.add_show_secrets(subparser)
@@ -45,7 +45,7 @@ class CmdRunopts(SubCommand):
 
     def run(self, args: argparse.Namespace) -> None:
         if args.resolved and not args.scheduler:
-            args.cmd_parser.error("say whose options: torchx runopts --resolved SCHEDULER")
+            args.cmd_parser.error("name a scheduler: torchx runopts --resolved SCHEDULER")
         with get_runner() as runner:
             names = runner.scheduler_backends()
             if args.scheduler:
@@ -53,7 +53,7 @@ class CmdRunopts(SubCommand):
                 _check_known(name, names)
                 names = [name]
                 problem = _options(runner, name)
-                if isinstance(problem, Exception):  # of the one that was asked for
+                if isinstance(problem, Exception):  # of the requested one
                     raise problem
             if args.resolved:
                 args.scheduler = names[0]
@@ -134,7 +134,7 @@ def _options_json(runner: Runner, name: str) -> dict[str, object]:
 
 
 def _options(runner: Runner, name: str) -> runopts | Exception:
-    """The options, or what kept the scheduler from telling them."""
+    """Returns the options, or the error that kept the scheduler from listing them."""
     try:
         return runner.scheduler_run_opts(name)
     except Exception as err:  # noqa: BLE001 - a scheduler that cannot be made must not hide the others

@@ -23,7 +23,7 @@ examples:
 
 
 def parse_list_arg(arg: str) -> list[str] | None:
-    """The names in a comma-separated list; `None`, for all, when there are none."""
+    """Parses a comma-separated list of names; `None`, for all, if it is empty."""
     return arg.split(",") if arg else None
 
 
@@ -43,9 +43,7 @@ class CmdStatus(AppHandleSubCommand):
             metavar="ROLE[,...]",
             help="only the replicas of these roles (default: all)",
         )
-        subparser.add_argument(
-            "--wait", action="store_true", help="return when the app has come to its end"
-        )
+        subparser.add_argument("--wait", action="store_true", help="return when the app has ended")
         subparser.add_argument(
             "--watch",
             action="store_true",
@@ -68,7 +66,7 @@ class CmdStatus(AppHandleSubCommand):
         if args.wait:
             with while_read():
                 waited = runner.wait(handle, wait_interval=1)
-        with one_look():  # the cause comes from the same look
+        with one_look():  # the cause comes from the same snapshot
             status = waited if args.wait else runner.status(handle)
             if status is None:
                 self.exit_missing_app(handle)
@@ -118,7 +116,7 @@ class CmdStatus(AppHandleSubCommand):
 
 
 def _watch_json(runner: Runner, handle: str, roles: list[str] | None) -> AppStatus | None:
-    """One line of JSON for each change."""
+    """Prints one line of JSON for each change."""
     status: AppStatus | None = None
     for _ in runner.watch(handle):
         status = runner.status(handle)

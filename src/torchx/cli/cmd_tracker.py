@@ -21,7 +21,7 @@ examples:
 
 
 class NoTrackers(InvalidInput, RuntimeError):
-    """There is no tracker to ask."""
+    """No tracker is configured."""
 
 
 class CmdTracker(SubCommand):
@@ -31,7 +31,7 @@ class CmdTracker(SubCommand):
 
     @property
     def tracker(self) -> TrackerBase:
-        """The tracker to ask, made anew.
+        """Creates the tracker to query.
 
         Raises:
             RuntimeError: if none is configured.
@@ -56,7 +56,7 @@ class CmdTracker(SubCommand):
         raise NoTrackers(msg)
 
     def add_arguments(self, subparser: argparse.ArgumentParser) -> None:
-        subparser.description = "Look at what runs have tracked."
+        subparser.description = "Show what runs have tracked."
         subparser.epilog = EPILOG
         self._parser = subparser
         kind = Parser if isinstance(subparser, CommandParser) else type(subparser)
@@ -104,14 +104,14 @@ class CmdTracker(SubCommand):
         if run:
             parser.add_argument("RUN_ID", help="id of the run, which is the handle of the job")
         parser.add_argument(
-            "--tracker", metavar="NAME", help="the tracker to ask (default: the first configured)"
+            "--tracker", metavar="NAME", help="the tracker to query (default: the first configured)"
         )
         _arguments.add_json(parser)
         parser.set_defaults(func=func)
         return parser
 
     def run(self, args: argparse.Namespace) -> None:
-        """Reached only without an action: each of them has a function of its own."""
+        """Reached only without an action: each action has its own function."""
         _output.out(self._parser.format_help(), end="")
         raise SystemExit(1)
 

@@ -18,10 +18,10 @@ The first word is one of a fixed list of causes, the same on all schedulers: ima
 unschedulable, quota, queue-limit, dependency, held, bad-option, access-denied, mount,
 out-of-memory, disk-full, time-limit, preempted, node-lost, app-error, killed, launch-failed,
 backend-away, ...
-It is `unknown` where the evidence does not say.
+It is `unknown` if the evidence is not conclusive.
 
 examples:
-  torchx why                   of the app that was launched last
+  torchx why                   the app that was launched last
   torchx why train-x1
   torchx why --json HANDLE"""
 
@@ -31,12 +31,12 @@ _LEAST = 20
 
 
 class CmdWhy(AppHandleSubCommand):
-    """Prints the cause, what it is told from, and what to do."""
+    """Prints the cause, its evidence, and what to do."""
 
     last_app = True
 
     def add_arguments(self, subparser: argparse.ArgumentParser) -> None:
-        subparser.description = "Say why an app waits, is slow to start, failed or was lost."
+        subparser.description = "Explain why an app waits, is slow to start, failed or was lost."
         subparser.epilog = EPILOG
         super().add_arguments(subparser)
         _arguments.add_json(subparser)

@@ -1,6 +1,6 @@
 """The command line's entry point: a table of commands, and one place for exit codes.
 
-Only the command that runs is imported, and ``--version`` is answered before anything else is.
+Only the command that runs is imported, and ``--version`` is answered before any import.
 Exit codes: 0 fine, 1 torchx or the app failed, 2 usage, 130 Ctrl-C, 143 terminated.
 """
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 GROUP = "torchx.cli.cmds"
 _INTERRUPTED = 130
 _SIGINT = 2
-_CALLBACK_S = 0.01  # until the callback that swallowed an interruption has ended
+_CALLBACK_S = 0.01  # seconds until the callback that swallowed an interruption has ended
 
-# in the order of help; what they are for is told in `_help`
+# in the order of help; `_help` has their descriptions
 COMMANDS: dict[str, str] = {
     "builtins": "torchx.cli.cmd_builtins:CmdBuiltins",
     "cancel": "torchx.cli.cmd_cancel:CmdCancel",
@@ -47,7 +47,9 @@ COMMANDS: dict[str, str] = {
 }
 
 
-def __getattr__(name: str) -> "Any":  # clients import the commands from here; each when it is read
+def __getattr__(
+    name: str,
+) -> "Any":  # clients import the commands from here
     for target in COMMANDS.values():
         if target.endswith(f":{name}"):
             from importlib import import_module
@@ -57,8 +59,8 @@ def __getattr__(name: str) -> "Any":  # clients import the commands from here; e
     raise AttributeError(msg)
 
 
-class _SubCommands(dict[str, "Any"]):  # values: a loader, replaced by its SubCommand when read
-    """Sub-commands by name; each is imported when it is read, a broken one breaks no other."""
+class _SubCommands(dict[str, "Any"]):  # values: a loader, replaced by its SubCommand on access
+    """Sub-commands by name; each is imported on access, and a broken one breaks no other."""
 
     def __getitem__(self, name: str) -> "SubCommand":
         value = super().__getitem__(name)
@@ -81,15 +83,15 @@ class _SubCommands(dict[str, "Any"]):  # values: a loader, replaced by its SubCo
         return self._loaded().items()
 
     def _loaded(self) -> dict[str, "SubCommand"]:
-        """Every command that can be loaded; the others are named in a warning."""
+        """Returns every command that can be loaded; others are named in a warning."""
         return {name: self[name] for name in self if self._loads(name)}
 
     def any_foreign(self) -> bool:
-        """Whether commands of plugins are yet to be loaded."""
+        """Returns True if commands of plugins are still to be loaded."""
         return any(self._foreign(name) for name in self)
 
     def usable(self) -> list[str]:
-        """Names for help. Loads the commands of plugins, and warns of those that it leaves out."""
+        """Returns names for help. Loads the commands of plugins, and warns of broken ones."""
         return [name for name in self if not self._foreign(name) or self._loads(name)]
 
     def _foreign(self, name: str) -> bool:
@@ -106,7 +108,7 @@ class _SubCommands(dict[str, "Any"]):  # values: a loader, replaced by its SubCo
 
 
 class _Loader:
-    """How to make one command."""
+    """Loads one command."""
 
     def __init__(self, make: "Callable[[], object]", *, built_in: bool = False) -> None:
         self._make = make
@@ -136,24 +138,24 @@ class _Loader:
 
 
 def load_group(group: str) -> "dict[str, Callable[[], object]]":
-    """The entry points of a group by name; replaced in tests."""
+    """Returns the entry points of a group by name; replaced in tests."""
     from torchx.util import entrypoints
 
     return entrypoints.load_group(group)
 
 
 def get_default_sub_cmds() -> dict[str, "SubCommand"]:
-    """New instances of the commands that come with torchx, in the order help shows them."""
+    """Returns new instances of the built-in commands, in the order of the help text."""
     loaders = {name: _Loader(_maker(it), built_in=True) for name, it in COMMANDS.items()}
     return _SubCommands(loaders)
 
 
 def get_sub_cmds() -> dict[str, "SubCommand"]:
-    """The built-in commands, replaced and extended by the entry points of plugins."""
+    """Returns the built-in commands, replaced and extended by the entry points of plugins."""
     cmds = get_default_sub_cmds()
     try:
         plugins = load_group(GROUP)
-    except Exception as err:  # noqa: BLE001 - a broken installation must not take torchx along
+    except Exception as err:  # noqa: BLE001 - a broken installation must not break torchx
         _warn("commands of plugins are not available: %s", err)
         plugins = {}
     loaders: dict[str, Any] = {name: _Loader(make) for name, make in (plugins or {}).items()}
@@ -162,14 +164,14 @@ def get_sub_cmds() -> dict[str, "SubCommand"]:
 
 
 def create_parser(subcmds: dict[str, "SubCommand"]) -> "argparse.ArgumentParser":
-    """The parser of the whole command line; a command's own arguments are added on first use."""
+    """Creates the parser of the command line; a command's arguments are added on first use."""
     from torchx.cli import _parser
 
     return _parser.create_root(subcmds)
 
 
 def run_main(subcmds: dict[str, "SubCommand"], argv: list[str] | None = None) -> None:
-    """Runs the command line; whatever goes wrong ends in `SystemExit` with the exit code."""
+    """Runs the command line; every error becomes `SystemExit` with its exit code."""
     from torchx.cli import _output
 
     _output.reset()
@@ -190,14 +192,14 @@ def main(argv: list[str] | None = None) -> None:
     hook, sys.unraisablehook = sys.unraisablehook, _signal_again
     try:
         _main(argv)
-    except KeyboardInterrupt:  # before there was anything to report it, or while that was done
+    except KeyboardInterrupt:  # before or while errors could be reported
         raise SystemExit(_INTERRUPTED) from None
     finally:
         sys.unraisablehook = hook
 
 
 def _signal_again(unraisable: "sys.UnraisableHookArgs") -> None:
-    """Signals once more where the exception for a signal was raised in vain.
+    """Sends a signal again if its exception was swallowed.
 
     Python's import system has callbacks of weak references; what is raised in one of these, or
     in a ``__del__``, is printed with its traceback and gone: Ctrl-C would have no effect.
@@ -258,7 +260,7 @@ def _answer(text: str) -> "NoReturn":
 
 
 def _any_foreign(subcmds: dict[str, "SubCommand"]) -> bool:
-    """Whether help has to import plugins to tell which commands there are."""
+    """Returns True if help must import plugins to list their commands."""
     return isinstance(subcmds, _SubCommands) and subcmds.any_foreign()
 
 
@@ -292,7 +294,7 @@ def _call(subcmds: dict[str, "SubCommand"], argv: list[str]) -> None:
 
 
 def _exit(err: BaseException) -> "NoReturn":
-    """Ends the process with what the exception means to its user."""
+    """Ends the process with the exception's message and exit code."""
     from torchx.cli import _errors, _output
 
     if isinstance(err, _errors.ReaderGone):
@@ -321,13 +323,13 @@ def _exit(err: BaseException) -> "NoReturn":
 
 
 def _usage_message(err: SystemExit) -> tuple[str, str | None]:
-    """What argparse printed before it gave up, as far as it can be told."""
+    """Returns the error that argparse printed, and a hint, as far as known."""
     text = getattr(err, "message", None) or err.__context__ or "see the message on stderr"
     return str(text), None
 
 
 def _maker(target: str) -> "Callable[[], object]":
-    """A function that imports ``module:class`` and calls it."""
+    """Returns a function that imports ``module:class`` and calls it."""
 
     def make() -> object:
         from importlib import import_module

@@ -26,7 +26,7 @@ class ComponentTestCase(unittest.TestCase):
         os.chdir(os.path.dirname(os.path.abspath(torchx.__file__)))
 
     def tearDown(self) -> None:
-        """Takes both back."""
+        """Removes ``test_dir`` and restores the working directory."""
         os.chdir(self.old_cwd)
         shutil.rmtree(self.test_dir, ignore_errors=True)
 
@@ -50,8 +50,8 @@ class ComponentTestCase(unittest.TestCase):
 
         Args:
             scheduler_params: keywords for the scheduler's factory.
-            interval: seconds between looks at the app.
-            timeout: seconds after which to stop looking.
+            interval: seconds between polls of the app's state.
+            timeout: seconds after which to stop polling.
 
         Returns:
             The last status, which may not be terminal.

@@ -21,7 +21,7 @@ _TORCH_DEBUG_FLAGS: dict[str, str] = {
     "TORCH_DISTRIBUTED_DEBUG": "DETAIL",
     "TORCH_SHOW_CPP_STACKTRACES": "1",
 }
-"""Environment variables that make PyTorch tell more; clients import this."""
+"""Environment variables that make PyTorch log more; clients import this."""
 
 
 class _noquote(str):
@@ -69,7 +69,7 @@ def ddp(
         rdzv_backend: rendezvous backend
         rdzv_conf: further options of the rendezvous, as `k1=v1,k2=v2`
         mounts: mounts, as `type=bind,src=/host,dst=/job[,readonly]`
-        debug: set the environment variables that make PyTorch tell more
+        debug: set the environment variables that make PyTorch log more
         tee: which streams of the processes to show and keep: 0 none, 1 stdout, 2 stderr, 3 both
     """
     return _torchrun_app(
@@ -119,7 +119,7 @@ def torchrun(
         rdzv_backend: rendezvous backend
         rdzv_conf: further options of the rendezvous, as `k1=v1,k2=v2`
         mounts: mounts, as `type=bind,src=/host,dst=/job[,readonly]`
-        debug: set the environment variables that make PyTorch tell more
+        debug: set the environment variables that make PyTorch log more
         tee: which streams of the processes to show and keep: 0 none, 1 stdout, 2 stderr, 3 both
     """
     if h and j.isdecimal():
@@ -158,7 +158,7 @@ def spmd(
         metadata: metadata of the app, as `K1=V1,K2=V2`
         max_retries: how often to start again before giving up
         mounts: mounts, as `type=bind,src=/host,dst=/job[,readonly]`
-        debug: set the environment variables that make PyTorch tell more
+        debug: set the environment variables that make PyTorch log more
     """
     return torchrun(
         *args,
@@ -236,7 +236,7 @@ def _torchrun_app(
 def _endpoint(max_nodes: int, port: int) -> str:
     if max_nodes == 1:
         return "localhost:0"
-    # the shell resolves the name of the variable that the scheduler put in
+    # the shell resolves the name of the variable that the scheduler filled in
     return _noquote(f"$${{{macros.rank0_env}:=localhost}}:{port}")
 
 

@@ -1,4 +1,4 @@
 """Interpretation of models: no component of its own, as it is an ordinary program.
 
-Launch one with ``utils.python``. The page on interpretation tells how.
+Launch one with ``utils.python``. The page on interpretation describes how.
 """

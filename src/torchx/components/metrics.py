@@ -1,7 +1,7 @@
 """Components that show the metrics of jobs.
 
-A job writes its metrics with whatever library it likes, to a place that outlives it. What shows
-them is a job of its own, next to it or after it.
+A job writes its metrics with whatever library it likes, to storage that outlives it. A separate job
+displays them, at the same time or later.
 """
 
 import torchx.specs as specs

@@ -1,4 +1,4 @@
-"""Arguments of components that have parts."""
+"""Structured arguments of components: names and sizes of jobs."""
 
 import warnings
 from dataclasses import dataclass

@@ -106,7 +106,7 @@ def sh(
 
 
 def _check_command(args: tuple[str, ...]) -> None:
-    """Refuses no command, and a script in the place of a program's name."""
+    """Refuses a missing command, and a script in place of a program's name."""
     if not args:
         msg = "`utils.sh` has nothing to run, put the command behind it: utils.sh -- ls -l"
         raise InvalidInput(msg)

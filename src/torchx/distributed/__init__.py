@@ -19,7 +19,7 @@ def _initialized() -> bool:
 
 
 def local_rank() -> int:
-    """Rank of this process on its machine; 0, with a warning in a group, if it is not told."""
+    """Rank of this process on its machine; 0 without ``LOCAL_RANK``, with a warning in a group."""
     if "LOCAL_RANK" in os.environ:
         return int(os.environ["LOCAL_RANK"])
     if _initialized():
@@ -42,12 +42,12 @@ def world_size() -> int:
 
 
 def is_rank0() -> bool:
-    """Whether this is the first process of the job."""
+    """Returns True if this is the first process of the job."""
     return rank() == 0
 
 
 def is_local_rank0() -> bool:
-    """Whether this is the first process on its machine."""
+    """Returns True if this is the first process on its machine."""
     return local_rank() == 0
 
 
@@ -100,7 +100,7 @@ def on_rank0_first() -> Iterator[None]:
 def on_local_rank0_first() -> Iterator[None]:
     """Lets the first process of each machine go through the block before the others of it.
 
-    Machines do not wait for each other, where the launcher tells how many processes each has
+    Machines do not wait for each other if the launcher sets how many processes each has
     (``LOCAL_WORLD_SIZE``, as torchrun does).
     """
     with _first(is_local_rank0(), _machine_group()):
@@ -120,16 +120,16 @@ def _first(mine: bool, group: Any = None) -> Iterator[None]:
 
 
 _machine_groups: list[tuple[Any, Any]] = []
-"""The default group and the group of this machine that was made within it, once there is one."""
+"""The default group, and the group of this machine created within it; ``None`` before."""
 
 
 def _machine_group() -> Any:
-    """The group of this machine's processes; ``None``, for all, where it cannot be told apart."""
+    """Returns the group of this machine's processes; ``None``, for all processes, if unknown."""
     size = int(os.environ.get("LOCAL_WORLD_SIZE", "0"))
     if not _initialized() or not 0 < size < world_size() or not dist.is_gloo_available():
         return None
     if not _machine_groups or _machine_groups[0][0] is not dist.group.WORLD:
-        first = rank() - local_rank()  # torchrun numbers the processes of a machine in a row
+        first = rank() - local_rank()  # torchrun numbers the processes of a machine consecutively
         group = dist.new_group(
             list(range(first, first + size)), backend="gloo", use_local_synchronization=True
         )

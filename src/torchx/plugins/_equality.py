@@ -1,4 +1,4 @@
-"""Whether two plugins of the same name are the same thing, installed twice."""
+"""Decides whether two plugins of one name are the same plugin, installed twice."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
@@ -13,10 +13,10 @@ _RESOURCE_FIELDS = ("cpu", "gpu", "memMB", "capabilities", "devices", "tags")
 
 
 def same(plugin_type: PluginType, first: Callable[..., Any], second: Callable[..., Any]) -> bool:
-    """Whether either may stand for the other.
+    """Returns True if the two plugins are interchangeable.
 
-    Factories of named resources are called and what they make is compared; others are the same
-    only if they are one object.
+    Factories of named resources are called and their resources compared; others are the same only
+    if they are the same object.
     """
     if first is second:
         return True
@@ -40,7 +40,7 @@ def _resource(made: Any) -> Any:
 
 
 def _normal(value: Any) -> Any:
-    """A form in which equal structures are equal, although their classes may be twins."""
+    """Returns a normal form that is equal for equal structures, even of classes imported twice."""
     if isinstance(value, Enum):
         return (type(value).__name__, _normal(value.value))
     if value is None or type(value) in (bool, int, float, str, bytes):
@@ -59,7 +59,7 @@ def _normal(value: Any) -> Any:
 
 
 def _pairs(value: Any) -> Any:
-    """Normal form of an object that iterates over its fields; ``None`` for any other."""
+    """Returns the normal form of an object that iterates over its fields; ``None`` for others."""
     try:
         items = list(value)
     except TypeError:

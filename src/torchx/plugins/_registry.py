@@ -1,4 +1,4 @@
-"""Which plugins there are. Each kind is looked for once, when it is first asked for."""
+"""The registry of plugins. Each kind is searched once, on first use."""
 
 import os
 from collections.abc import Callable
@@ -46,10 +46,11 @@ class PluginRegistry:
         self._checked = False
 
     def get(self, plugin_type: PluginType) -> _Plugins:
-        """Factories by name; the same dict at every call. Entry points are loaded when called.
+        """Returns the factories of a kind by name, always the same dict. Entry points are loaded
+        when called.
 
         Raises:
-            RuntimeError: if a plugin's module asks for its own kind while it is imported.
+            RuntimeError: if a plugin's module looks up its own kind while it is imported.
         """
         found = self._plugins.get(plugin_type)
         if found is not None:
@@ -60,7 +61,7 @@ class PluginRegistry:
             if plugin_type in self._running:
                 kind = plugin_type.label.replace("_", "-")
                 msg = (
-                    f"re-entrant {kind} lookup: a module that provides a {kind} asks for all"
+                    f"re-entrant {kind} lookup: a module that provides a {kind} looks up all"
                     " of them while it is imported; do so inside its functions"
                 )
                 raise RuntimeError(msg)
@@ -83,11 +84,11 @@ class PluginRegistry:
 
     @property
     def errors(self) -> list[RegistrationError]:
-        """What went wrong so far; looks for nothing."""
+        """Returns the errors found so far; starts no search."""
         return list(self._errors)
 
     def load_errors(self, plugin_type: PluginType | None = None) -> list[RegistrationError]:
-        """What goes wrong when all kinds, or one, are looked for."""
+        """Searches all kinds, or one, and returns the errors."""
         if plugin_type is None:
             for kind in PluginType:
                 self.get(kind)
@@ -103,7 +104,7 @@ class PluginRegistry:
         ]
 
     def check(self) -> list[RegistrationError]:
-        """Imports the target of every entry point too, and returns all that went wrong."""
+        """Searches all kinds, imports the target of every entry point, and returns all errors."""
         from torchx.util.entrypoints import EntryPointLoader
 
         with discovery_lock:
@@ -123,7 +124,7 @@ class PluginRegistry:
             self._errors.append(error)
 
     def clear(self) -> None:
-        """Forgets what was found, here and in ``registry()``; the next call looks again."""
+        """Clears the cache, here and in ``registry()``; the next call searches again."""
         with discovery_lock:
             self._plugins.clear()
             self._errors.clear()
@@ -131,7 +132,7 @@ class PluginRegistry:
         registry.cache_clear()
 
     def to_dict(self) -> dict[str, list[dict[str, Any]]]:
-        """All plugins and errors as plain data; looks for every kind and loads entry points."""
+        """Returns all plugins and errors as plain data; searches all kinds, loads entry points."""
         from torchx.plugins._report import describe
 
         return describe(self)

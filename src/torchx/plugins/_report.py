@@ -1,4 +1,4 @@
-"""What diagnostics tell of the plugins."""
+"""Describes the installed plugins, for diagnostics."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ Entry = dict[str, Any]
 
 
 def describe(registry: "PluginRegistry") -> dict[str, list[Entry]]:
-    """Sections by kind, and ``errors`` that belong to none; aliases and fractions are folded."""
+    """Returns sections by kind, and ``errors`` of no kind; aliases and fractions are folded."""
     errors = registry.check()
     described = {kind.label: _section(kind, registry, errors) for kind in PluginType}
     described["errors"] = [
@@ -86,7 +86,7 @@ def distribution_of(factory: Any) -> str | None:
 
 
 class _Owners:
-    """Which distribution installed a file."""
+    """Finds the distribution that installed a file."""
 
     def __init__(self) -> None:
         self._files: dict[str, str] = {}
@@ -132,7 +132,7 @@ def _owners() -> _Owners:
 
 
 def to_yaml(described: Mapping[str, list[Entry]]) -> str:
-    """Text that ``yaml.safe_load`` reads back as the same data."""
+    """Renders data as text that ``yaml.safe_load`` reads back unchanged."""
     lines = []
     for section, entries in described.items():
         if not entries:
@@ -156,7 +156,7 @@ def _value(key: str, value: Any) -> str:
 
 
 def _scalar(text: str) -> str:
-    """Bare where it reads back as the same text, quoted otherwise."""
+    """Renders a text bare if YAML reads it back unchanged, quoted otherwise."""
     import yaml
 
     plain = all(c.isalnum() or c in "._-/ +" for c in text) and text == text.strip()

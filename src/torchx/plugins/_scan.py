@@ -17,10 +17,10 @@ _Marked = tuple[Callable[..., Any], PluginType, str]
 
 
 class NamespaceScan:
-    """One search of the namespace of one kind of plugin.
+    """A search of the namespace of one kind of plugin.
 
     Args:
-        errors: what is left out is told here, and in a warning.
+        errors: receives an error for each plugin left out, beside a warning.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class NamespaceScan:
         self.found: dict[str, Callable[..., Any]] = {}
 
     def run(self) -> dict[str, Callable[..., Any]]:
-        """Plugins by name, in the order in which they were met; empty without the namespace."""
+        """Returns plugins by name, in the order found; empty without the namespace."""
         try:
             with importing_plugin():
                 package = importlib.import_module(self._namespace)
@@ -65,7 +65,7 @@ class NamespaceScan:
                 self._visit(f"{package.__name__}.{name}", enter=True)
 
     def _children(self, paths: list[str]) -> Iterator[pkgutil.ModuleInfo]:
-        """Path by path, so that an earlier distribution comes before a later one."""
+        """Lists modules path by path, so that an earlier distribution precedes a later one."""
         yielded = set()
         for path in paths:
             for info in pkgutil.iter_modules([path]):
@@ -136,7 +136,7 @@ def _marked(module: ModuleType) -> list[_Marked]:
 
 
 def _attribute(owner: Any, name: str) -> Any:
-    """``None`` also where asking is an error, as it is for the proxies of some frameworks."""
+    """Returns an attribute; ``None`` if reading it fails, as for the proxies of some frameworks."""
     try:
         return getattr(owner, name, None)
     except Exception:  # noqa: BLE001 - any code may run in `__getattr__`
@@ -149,7 +149,7 @@ def namespace_of(plugin_type: PluginType) -> str:
 
 
 def is_around(missing: str | None, module: str) -> bool:
-    """Whether the missing name is that of the module or of a package around it."""
+    """Returns True if the missing name is that of the module or of one of its parent packages."""
     return missing is not None and (module == missing or module.startswith(f"{missing}."))
 
 

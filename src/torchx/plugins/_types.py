@@ -1,4 +1,4 @@
-"""What a plugin is: its kinds, where it comes from, and what went wrong with it."""
+"""Types of the registry: kinds of plugins, their sources, and registration errors."""
 
 from dataclasses import dataclass
 from enum import Enum, IntFlag
@@ -19,7 +19,7 @@ class PluginType(str, Enum):
 
 
 class PluginSource(IntFlag):
-    """Where plugins are looked for."""
+    """The places where plugins are searched; the flags combine."""
 
     NONE = 0
     NAMESPACE_PKG = 1
@@ -30,7 +30,7 @@ class PluginSource(IntFlag):
 
 @dataclass(frozen=True)
 class RegistrationError:
-    """Why a plugin, or a module that may hold some, was left out.
+    """The reason why a plugin, or a module that may hold plugins, was left out.
 
     Args:
         module: full name of the module, or of the namespace that could not be searched.

@@ -1,4 +1,4 @@
-"""Runs apps on schedulers, watches and ends them."""
+"""Runs, watches and ends apps on schedulers."""
 
 from torchx.runner.api import Runner, get_runner
 

@@ -1,4 +1,4 @@
-"""Verbs of the runner for coroutines, which hold no thread while they wait."""
+"""The runner's methods for coroutines, which hold no thread while they wait."""
 
 import itertools
 from collections.abc import AsyncIterator, Iterable, Iterator
@@ -19,10 +19,10 @@ _BATCH = 1000
 
 
 class AsyncVerbs(LogVerbs):
-    """``await``-able forms of the verbs that take long; 1,000 apps need no more threads than one.
+    """Awaitable forms of the methods that take long; 1,000 apps need no more threads than one.
 
-    All coroutines of a runner share a few threads, and one look at a scheduler is about all apps
-    that somebody waits for.
+    All coroutines of a runner share a few threads, and one query of a scheduler covers all apps
+    that are waited for.
     """
 
     _pool_of_threads: "Pool | None" = None
@@ -37,23 +37,23 @@ class AsyncVerbs(LogVerbs):
         return self._pool_of_threads
 
     def close(self) -> None:
-        """Closes every scheduler that was used; local jobs that are attached to them end."""
+        """Closes every scheduler that was used, which ends the local jobs attached to them."""
         if self._pool_of_threads is not None:
             self._pool_of_threads.close()
             self._pool_of_threads = None
         super().close()
 
     async def status_async(self, app_handle: AppHandle) -> AppStatus | None:
-        """As ``status``."""
+        """Like ``status``."""
         return await self._pool.call(self.status, app_handle)
 
     async def wait_async(
         self, app_handle: AppHandle, wait_interval: float = 1.0
     ) -> AppStatus | None:
-        """As ``wait``, without its log messages.
+        """Like ``wait``, without its log messages.
 
         Args:
-            wait_interval: seconds between two looks at schedulers that cannot tell of a change.
+            wait_interval: seconds between two polls of schedulers that do not report changes.
         """
         scheduler, app_id, backend = self._find(app_handle)
         if not _has_look(scheduler):
@@ -65,7 +65,7 @@ class AsyncVerbs(LogVerbs):
                 return await self.status_async(app_handle)
 
     async def _wait_by_status(self, app_handle: AppHandle, interval_s: float) -> AppStatus | None:
-        """For schedulers of other packages that have no hook to look by."""
+        """``wait_async`` for schedulers of other packages that lack the hook ``look``."""
         import asyncio
 
         while True:
@@ -85,7 +85,7 @@ class AsyncVerbs(LogVerbs):
         should_tail: bool = False,
         streams: "Stream | None" = None,
     ) -> AsyncIterator[str]:
-        """As ``log_lines``; what is followed is looked for again at each change of the app.
+        """Like ``log_lines``; when following, reads new lines at each change of the app.
 
         Raises:
             UnknownAppException: with the first line, if the scheduler does not know the app.

@@ -1,4 +1,4 @@
-"""Workspaces on their way into images."""
+"""Builds the workspaces of roles into images."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -32,7 +32,7 @@ def build_into(
 def build_images(
     scheduler: "WorkspaceMixin[Any]", roles: Sequence[Role], cfg: Mapping[str, CfgVal]
 ) -> dict[tuple[str, Workspace], str]:
-    """Built images by image and workspace, without those whose role needs more than an image."""
+    """Returns built images by image and workspace, without roles that need more than that."""
     built: dict[tuple[str, Workspace], str] = {}
     partial = set()
     copies = [_prepare.own_role(role) for role in roles if role.workspace]

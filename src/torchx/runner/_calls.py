@@ -1,4 +1,4 @@
-"""Records the calls of a runner, which costs nothing as long as nobody reads the records.
+"""Records calls to the runner, at no cost while nobody reads the records.
 
 ``torchx.runner.events`` takes longer to import than most calls take. It is imported when somebody
 may read an event: a plugin for event handlers, a handler that is attached to their logger, or a
@@ -22,7 +22,7 @@ _LOGGER = "torchx-events-null"
 
 
 class UnreadEvent:
-    """Takes what is found out during a call, and forgets it."""
+    """Accepts the fields of an event and drops them."""
 
     app_id: str | None = None
     app_image: str | None = None
@@ -30,7 +30,7 @@ class UnreadEvent:
 
 
 class UnreadCall:
-    """Stands for ``log_event`` where nobody reads events."""
+    """Replaces ``log_event`` when nobody reads events."""
 
     def __init__(self) -> None:
         self._torchx_event = UnreadEvent()
@@ -63,7 +63,7 @@ def recorded_call(
 
 
 def recorded() -> bool:
-    """Whether somebody reads the events: what costs time to find out is left out otherwise."""
+    """Returns True if somebody reads the events; if not, costly fields are not computed."""
     if not _readable():
         return False
     from torchx.runner import events

@@ -1,4 +1,4 @@
-"""Verbs of the runner that watch: what they give comes when something has changed."""
+"""The runner's methods that watch apps and yield after each change."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,13 +16,14 @@ _AWAY_S = 150.0
 
 
 class WatchVerbs(ExplainingVerbs):
-    """Iterators over what changes."""
+    """Iterators over changes of apps."""
 
     def watch(self, app_handle: AppHandle, interval: float = 1.0) -> Iterator[AppSnapshot]:
-        """Snapshots of an app: one now, one after each change, and the last when it has ended.
+        """Yields snapshots of an app: one now, one after each change, and the last when it has
+        ended.
 
         Args:
-            interval: seconds between two looks at schedulers that cannot tell of a change.
+            interval: seconds between two polls of schedulers that do not report changes.
 
         Raises:
             UnknownAppException: at the call, if the scheduler does not know the app.
@@ -70,10 +71,10 @@ class WatchVerbs(ExplainingVerbs):
         cfg: Mapping[str, CfgVal] | None = None,
         interval: float = 2.0,
     ) -> "Iterator[Sequence[ListAppResponse]]":
-        """The apps of a scheduler: now, and after each change, without an end.
+        """Yields the apps of a scheduler: now, and after each change, without end.
 
         Args:
-            interval: seconds between two looks at schedulers that cannot tell of a change.
+            interval: seconds between two polls of schedulers that do not report changes.
         """
         from torchx._outages import Outage
 
@@ -99,11 +100,11 @@ class WatchVerbs(ExplainingVerbs):
     def list(
         self, scheduler: str, cfg: Mapping[str, CfgVal] | None = None
     ) -> "list[ListAppResponse]":
-        """Apps that the scheduler sees, those of other sessions as well."""
+        """Returns the apps that the scheduler knows, those of other sessions as well."""
         raise NotImplementedError
 
 
 def visible(snapshot: AppSnapshot) -> tuple[object, ...]:
-    """What a change of makes a difference to people: states, and the words about them."""
+    """Returns the parts of a snapshot whose change is shown to people: states and messages."""
     replicas = tuple((r.key, r.state, r.attempt, r.exit_code, r.reason) for r in snapshot.replicas)
     return snapshot.state, snapshot.cancelled, snapshot.message, snapshot.restarts, replicas

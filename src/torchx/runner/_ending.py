@@ -1,4 +1,4 @@
-"""Verbs of the runner that end apps."""
+"""The runner's methods that end apps."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 @light_dataclass(frozen=True)
 class Ended:
-    """What became of one of the apps that were to be cancelled or deleted."""
+    """The outcome of cancelling or deleting one app."""
 
     app_handle: AppHandle
     before: AppState | None
-    """State that it was found in; ``None`` if it is unknown, or could not be looked at."""
+    """State before the call; ``None`` if the app is unknown, or its state could not be read."""
     acted: bool
-    """Its scheduler was told, and did not refuse; false for a cancel of an app that has ended."""
+    """True if the scheduler accepted the request; False for a cancel of an app that has ended."""
     error: TorchXError | None
 
 
@@ -31,7 +31,7 @@ class EndingVerbs(Session):
     """Cancels and deletes apps."""
 
     def cancel(self, app_handle: AppHandle) -> None:
-        """Asks for the end of the app and does not wait for it; nothing happens if it has ended."""
+        """Requests the end of the app and does not wait for it; does nothing if it has ended."""
         scheduler, app_id, backend = self._find(app_handle)
         with recorded_call("cancel", backend, app_id), one_look():
             status = self.status(app_handle)
@@ -39,7 +39,7 @@ class EndingVerbs(Session):
                 scheduler.cancel(app_id)
 
     def delete(self, app_handle: AppHandle) -> None:
-        """Removes the app from the scheduler, which ends it; nothing happens if it is unknown."""
+        """Removes the app from the scheduler, which ends it; does nothing if it is unknown."""
         scheduler, app_id, backend = self._find(app_handle)
         with recorded_call("delete", backend, app_id), one_look():
             if self.status(app_handle) is not None:
@@ -49,13 +49,14 @@ class EndingVerbs(Session):
                 note_deletion(app_handle)
 
     def cancel_many(self, app_handles: Iterable[AppHandle]) -> "list[Ended]":
-        """Asks for the end of these apps, in as few calls as their schedulers allow.
+        """Requests the end of these apps, in as few calls as their schedulers allow.
 
-        A failure keeps no other app from being ended: errors are in what is returned, in the order
-        of the handles.
+        A failure does not keep other apps from being ended: errors are part of the results, which
+        are in the order of the handles.
 
         Raises:
-            InvalidInput: if one of them is no handle, or of no known scheduler; nothing is done.
+            InvalidInput: if one of them is not a handle, or its scheduler is unknown; nothing is
+            done.
         """
 
         def end(scheduler: "Scheduler[Any]", app_ids: Sequence[str]) -> "list[Outcome]":
@@ -65,7 +66,7 @@ class EndingVerbs(Session):
         return self._many("cancel", app_handles, end, self.cancel)
 
     def delete_many(self, app_handles: Iterable[AppHandle]) -> "list[Ended]":
-        """Removes these apps, those that run as well; otherwise as ``cancel_many``."""
+        """Removes these apps, running ones as well; otherwise like ``cancel_many``."""
 
         def remove(scheduler: "Scheduler[Any]", app_ids: Sequence[str]) -> "list[Outcome]":
             found = scheduler.look_many(app_ids)
@@ -104,7 +105,7 @@ class EndingVerbs(Session):
         return ended
 
     def _one(self, handle: AppHandle, act: Callable[[AppHandle], None]) -> "Ended":
-        """As ``_many`` for a scheduler of another package, which may have the verbs alone."""
+        """Like ``_many``, for a scheduler of another package that may lack the hooks."""
         try:
             status = self.status(handle)
             if status is not None:
@@ -134,7 +135,7 @@ def _outcomes(
     scheduler: "Scheduler[Any]",
     app_ids: Sequence[str],
 ) -> list[Outcome]:
-    """What became of the apps of one scheduler, also if it cannot be reached at all."""
+    """Returns the outcomes for the apps of one scheduler, also if it cannot be reached."""
     try:
         return act(scheduler, app_ids)
     except TorchXError as err:
@@ -142,7 +143,7 @@ def _outcomes(
 
 
 def _has_hooks(scheduler: object) -> bool:
-    """False for schedulers that define the verbs and no hooks, as those of other packages may."""
+    """Returns False for schedulers of other packages that define the methods but no hooks."""
     if not isinstance(scheduler, Scheduler):
         return False
     cls = type(scheduler)

@@ -1,4 +1,4 @@
-"""Verbs of the runner that explain: apps, and what schedulers need."""
+"""The runner's methods that explain states of apps, and check what schedulers need."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,26 +20,27 @@ if TYPE_CHECKING:
 
 
 class ExplainingVerbs(Session):
-    """Tells why apps are in their state, and what keeps schedulers from running them."""
+    """Explains why apps are in their state, and what keeps schedulers from running them."""
 
     def explain(self, app_handle: AppHandle, *, free: bool = False) -> "Explanation | None":
-        """Why the app waits, failed or was lost; ``None`` if the scheduler does not know it.
+        """Explains why the app waits, failed or was lost; ``None`` if the scheduler does not know
+        it.
 
         Args:
-            free: ``None`` as well where that takes more than the look that is under way.
+            free: return ``None`` if the answer needs more than the current snapshot.
         """
         found: Explanation | None = self._told("explain", app_handle, free)
         return found
 
     def why(self, app_handle: AppHandle) -> "Explanation | None":
-        """As ``explain``: the cause and its evidence that ``torchx why`` prints."""
+        """Like ``explain``: returns the cause and its evidence, which ``torchx why`` prints."""
         return self.explain(app_handle)
 
     def overview(self, app_handle: AppHandle, *, free: bool = False) -> "AppSnapshot | None":
-        """All that is known of the app and its replicas; ``None`` if the app is unknown.
+        """Returns a snapshot of the app and its replicas; ``None`` if the app is unknown.
 
         Args:
-            free: ``None`` as well where that takes more than the look that is under way.
+            free: return ``None`` if that needs more than the current snapshot.
         """
         found: AppSnapshot | None = self._told("overview", app_handle, free)
         return found
@@ -55,7 +56,7 @@ class ExplainingVerbs(Session):
     def checkups(
         self, scheduler: str, cfg: "Mapping[str, CfgVal] | None" = None
     ) -> "Sequence[Checkup]":
-        """What ``torchx doctor`` checks of a scheduler.
+        """Returns the checks that ``torchx doctor`` runs for a scheduler.
 
         Args:
             cfg: options that are checked as well.
@@ -80,8 +81,8 @@ class ExplainingVerbs(Session):
 
 
 def has_look(scheduler: object) -> bool:
-    """Whether all that is asked within ``one_look`` is one question to the backend."""
-    found = getattr(scheduler, "has_look", None)  # those of other packages may lack it
+    """Returns True if all calls within ``one_look`` share one query of the backend."""
+    found = getattr(scheduler, "has_look", None)  # schedulers of other packages may lack it
     return found is not None and bool(found())
 
 
@@ -94,6 +95,8 @@ def explaining_refusals(scheduler: "Scheduler[Any]", backend: str) -> Iterator[N
         if err.explanation is None:
             from torchx.schedulers._core.refusals import explain_refusal
 
-            rules = getattr(scheduler, "refusal_rules", None)  # those of other packages may lack it
+            rules = getattr(
+                scheduler, "refusal_rules", None
+            )  # schedulers of other packages may lack it
             err.explanation = explain_refusal(err, backend, rules() if rules is not None else ())
         raise

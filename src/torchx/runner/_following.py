@@ -1,4 +1,4 @@
-"""Reads on where the last read of a replica's log ended, without holding a thread between."""
+"""Reads a replica's log from where the last read ended, holding no thread in between."""
 
 import itertools
 from collections.abc import Iterator
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 class LogCursor:
-    """The lines of one replica that were not given yet.
+    """The position in the log of one replica, from which new lines are read.
 
-    By the times of lines where the scheduler keeps them, else by their number.
+    It is kept by the times of lines if the scheduler has them, else by their number.
     """
 
     def __init__(
@@ -34,13 +34,13 @@ class LogCursor:
         self._pattern = pattern
         self._last_ns = -1
         self._at_last = 0
-        """Lines of that time that were given."""
+        """Lines of that time that were already returned."""
         self._given = 0
         self._rest = b""
-        """The beginning of a line that is still being written."""
+        """The start of a line that is still being written."""
 
     def read(self, snapshot: "AppSnapshot", over: bool) -> list[str]:
-        """Whole lines that are new; the rest of the last one as well when the app is over."""
+        """Returns new whole lines, and the rest of the last one when the app has ended."""
         data = self._rest + b"".join(self._new_bytes(snapshot))
         end = len(data) if over else data.rfind(b"\n") + 1
         self._rest = data[end:]

@@ -1,4 +1,4 @@
-"""Verbs of the runner that reach into a running replica."""
+"""The runner's methods that reach into a running replica."""
 
 import contextlib
 from collections.abc import Sequence
@@ -40,13 +40,13 @@ class InsideVerbs(Session):
         """Runs a command in a running replica, with its environment and in its directory.
 
         Args:
-            replica: role and index; ``None`` for the first that runs.
-            tty: give it a terminal, that of ``stdin``; needed by shells and editors.
-            stdin: file descriptor that it reads; ``None`` for nothing.
-            stdout: file descriptor that it writes, as ``stderr``.
+            replica: role and index; ``None`` for the first running one.
+            tty: give the command a terminal, that of ``stdin``; needed by shells and editors.
+            stdin: file descriptor that the command reads; ``None`` for no input.
+            stdout: file descriptor that the command writes to, like ``stderr``.
 
         Returns:
-            Its exit code as a shell tells it: 128 and the number of a signal that ended it.
+            Its exit code as a shell reports it: 128 plus the number of a signal that ended it.
 
         Raises:
             UnknownAppException: if the scheduler does not know the app.
@@ -60,7 +60,7 @@ class InsideVerbs(Session):
             with one_look():
                 snapshot, found = self._running(app_handle, replica)
             features = getattr(scheduler, "features", None)
-            if not getattr(features, "execute", False):  # one of other packages may lack it
+            if not getattr(features, "execute", False):  # schedulers of other packages may lack it
                 raise cannot_execute(backend, found)
             return scheduler.execute(snapshot, found, request)
 
@@ -73,11 +73,11 @@ class InsideVerbs(Session):
         local: int = 0,
         address: str = "127.0.0.1",
     ) -> "ForwardedPort":
-        """A port of this machine that leads to one of a running replica, until it is closed.
+        """Forwards a local port to a port of a running replica, until it is closed.
 
         Args:
-            replica: role and index; ``None`` for the first that runs.
-            local: number of the port here; 0 for any free one.
+            replica: role and index; ``None`` for the first running one.
+            local: number of the local port; 0 for any free one.
 
         Raises:
             UnknownAppException: if the scheduler does not know the app.
@@ -128,7 +128,7 @@ def _can_forward(scheduler: object) -> bool:
 
 
 def look(scheduler: "Scheduler[Any]", app_id: str, backend: str) -> "AppSnapshot | None":
-    """The snapshot of an app, by a scheduler that has the hook for it."""
+    """Returns the snapshot of an app, through the scheduler's hook ``look``."""
     snapshot = getattr(scheduler, "snapshot", None)
     if snapshot is None or getattr(type(scheduler), "look", None) is Scheduler.look:
         msg = f"scheduler `{backend}` does not tell enough of the replicas of its apps for this"

@@ -1,4 +1,4 @@
-"""Verbs of the runner that read what apps print."""
+"""The runner's methods that read the logs of apps."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -30,11 +30,11 @@ class LogVerbs(Session):
         should_tail: bool = False,
         streams: "Stream | None" = None,
     ) -> Iterable[str]:
-        """Lines of one replica, with their newlines.
+        """Yields the lines of one replica, with their newlines.
 
         Args:
             k: index of the replica (node), not of a worker in it.
-            regex: only lines in which it is found.
+            regex: yield only lines in which it is found.
             should_tail: follow the output until the app ends.
 
         Raises:
@@ -60,10 +60,11 @@ class LogVerbs(Session):
         attempt: int | None = None,
         tail_lines: int | None = None,
     ) -> "Iterator[LogBlock]":
-        """Output of several replicas (role and index; all for ``None``) in the order of time.
+        """Yields the output of several replicas (role and index; all for ``None``), ordered by
+        time.
 
         Args:
-            tail_lines: only so many of the last lines of each replica, and what is written later.
+            tail_lines: yield only that many of the last lines of each replica, and later ones.
 
         Raises:
             UnknownAppException: at the call, if the scheduler does not know the app.
@@ -74,7 +75,7 @@ class LogVerbs(Session):
         with recorded_call("log_blocks", backend, app_id), one_look():
             self._check_known(app_handle)
             read = method_of(scheduler, "log_blocks", backend)
-            # schedulers of other packages may not take it
+            # schedulers of other packages may not accept it
             more = {} if tail_lines is None else {"tail_lines": tail_lines}
             if more and not _prepare.takes_args(read, app_id, **more):
                 msg = f"`{backend}` cannot read the last lines alone: leave out `tail_lines`"
@@ -95,7 +96,7 @@ class LogVerbs(Session):
     def verify_logs(
         self, app_handle: AppHandle, replicas: Sequence[tuple[str, int]] | None = None
     ) -> "Sequence[LogReport]":
-        """How many lines each replica wrote and whether any is missing from the logs.
+        """Returns how many lines each replica wrote and whether any are missing from the logs.
 
         Raises:
             UnknownAppException: if the scheduler does not know the app.

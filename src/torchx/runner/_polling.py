@@ -1,4 +1,4 @@
-"""Looks at all apps that coroutines wait for, at once, from a few threads for all of them."""
+"""Polls all apps that coroutines wait for at once, from a few shared threads."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -15,37 +15,37 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 THREADS = 16
-"""For all coroutines of a runner, whatever the number of apps."""
+"""Threads for all coroutines of a runner, whatever the number of apps."""
 _SHORTEST_S = 0.05
 _LONGEST_S = 1.0
-"""After so long it is seen who else waits."""
+"""Seconds after which new waiters are taken into account."""
 _MISSED_S = 2.0
-"""After so long it is looked anyway, where changes are told of."""
+"""Seconds after which a scheduler that reports changes is polled anyway."""
 _LOAD_FACTOR = 4
-"""A look that takes a time is followed by a pause of so many times that."""
+"""The pause after a query is at least this many times as long as the query."""
 
 
 class Pool:
-    """The threads in which the calls of coroutines are made."""
+    """The threads that run the blocking calls of coroutines."""
 
     def __init__(self) -> None:
         self._threads: ThreadPoolExecutor | None = None
 
     async def call(self, function: Callable[..., T], *args: object) -> T:
-        """The result of a call in one of the threads."""
+        """Runs a call in one of the threads and returns its result."""
         if self._threads is None:
             self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="torchx")
         return await asyncio.get_running_loop().run_in_executor(self._threads, function, *args)
 
     def close(self) -> None:
-        """Lets the threads end; calls that are under way are not waited for."""
+        """Lets the threads end; running calls are not waited for."""
         threads, self._threads = self._threads, None
         if threads is not None:
             threads.shutdown(wait=False, cancel_futures=True)
 
 
 class Poller:
-    """One for each scheduler and event loop: each look is about all apps somebody waits for."""
+    """Polls one scheduler for one event loop; each query covers all apps that are waited for."""
 
     def __init__(self, scheduler: "Scheduler[Any]", backend: str, pool: Pool) -> None:
         self._scheduler = scheduler
@@ -60,7 +60,7 @@ class Poller:
         self._looked_s: float | None = None
 
     async def next_look(self, app_id: str, interval_s: float) -> "AppSnapshot | None":
-        """The snapshot of the next look; ``None`` if the scheduler does not know the app.
+        """Returns the app's next snapshot; ``None`` if the scheduler does not know the app.
 
         Raises:
             BackendUnavailable: if it cannot be reached for some minutes.
@@ -77,10 +77,10 @@ class Poller:
             while self._waiting:
                 await self._pace()
                 await self._look()
-                # who got an answer may ask for the next one
+                # waiters that got an answer may request the next one
                 await asyncio.sleep(0)
                 await asyncio.sleep(0)
-        except Exception as err:  # noqa: BLE001 - whoever waits must get it
+        except Exception as err:  # noqa: BLE001 - every waiter must get it
             self._fail(err)
 
     async def _look(self) -> None:
@@ -112,12 +112,12 @@ class Poller:
             return found
 
     async def _pace(self) -> None:
-        """Returns when it is time for the next look, or as soon as something has changed."""
+        """Returns when the next query is due, or as soon as something has changed."""
         loop = asyncio.get_running_loop()
         while self._looked_s is not None:
             since_s = loop.time() - self._looked_s
             wanted_s = min((self._interval_s.get(i, 1.0) for i in self._waiting), default=0.0)
-            if self._hooked:  # what happens between a look and the call of the hook is missed
+            if self._hooked:  # changes between a query and the call of the hook are missed
                 wanted_s = min(wanted_s, _MISSED_S)
             left_s = wanted_s - since_s
             if left_s <= 0:

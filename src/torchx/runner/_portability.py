@@ -1,4 +1,4 @@
-"""What schedulers would refuse, drop or change of an app."""
+"""Finds what schedulers would refuse, drop or change of an app."""
 
 import warnings
 from collections.abc import Iterator, Mapping
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from torchx.schedulers.api import Scheduler
 
 _ASKS_A_SERVER = "validate_spec"
-"""An option by which a dry run asks a server, which is not done for each of many requests."""
+"""The option that makes a dry run query a server, which is not done for each of many requests."""
 
 
 def findings(
     scheduler: "Scheduler[Any]", app: AppDef, cfg: "Mapping[str, CfgVal] | None"
 ) -> list[Finding]:
-    """What the scheduler would do to the app; builds requests and submits nothing."""
+    """Returns what the scheduler would refuse, drop or change; builds requests, submits nothing."""
     try:
         resolved: Any = resolve_cfg(scheduler.run_opts(), cfg)
     except TorchXError as err:
@@ -53,15 +53,13 @@ def check_strict(
     """
     dropped = [str(found) for found in findings(scheduler, app, cfg) if found.kind == DROPPED]
     if dropped:
-        msg = (
-            f"`{name}` would drop {'; '.join(dropped)}: leave that out, or do not ask for `strict`"
-        )
+        msg = f"`{name}` would drop {'; '.join(dropped)}: leave that out, or turn `strict` off"
         raise UnsupportedRequest(msg)
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the warnings of a dry run, which would come for each request."""
+    """Mutes the warnings of dry runs, which would be repeated for each request."""
     import logging
 
     before = logging.root.manager.disable

@@ -1,4 +1,4 @@
-"""Steps of a dry run: what happens to an app before a scheduler renders it."""
+"""Steps of a dry run before the scheduler builds its request."""
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -41,14 +41,14 @@ def scheduler_params(environ: Mapping[str, str]) -> dict[str, object]:
 
 
 def unknown_scheduler(name: str, known: list[str]) -> UnknownSchedulerException:
-    """Says which schedulers there are, and which one may have been meant."""
+    """Builds the error for an unknown scheduler: names the known ones, and suggests one."""
     err = UnknownSchedulerException(name)
     err.args = (f"{err}, which are: {', '.join(known) or 'none'}.{did_you_mean(name, known)}",)
     return err
 
 
 def own_copy(app: AppDef) -> AppDef:
-    """A copy for a dry run to change. Lazy values stay shared, so that each is produced once."""
+    """Copies an app for a dry run to change. Lazy values are shared, each produced once."""
     copied = copy_app(app)
     for role, original in zip(copied.roles, app.roles, strict=True):
         _share_overrides(role, original)
@@ -56,7 +56,7 @@ def own_copy(app: AppDef) -> AppDef:
 
 
 def own_role(role: Role) -> Role:
-    """As ``own_copy``, of one role."""
+    """Like ``own_copy``, for one role."""
     copied = copy_role(role)
     _share_overrides(copied, role)
     return copied
@@ -95,7 +95,7 @@ def replica_env(
     trackers: Mapping[str, str | None],
     factories: Mapping[str, str],
 ) -> dict[str, str]:
-    """Variables that tell every replica which job it belongs to and where to track it.
+    """Returns the variables that every replica gets about its job and trackers.
 
     Raises:
         ValueError: if two trackers with different settings have the same variable for them.
@@ -133,7 +133,7 @@ def _check_tracker_names(trackers: Mapping[str, str | None], factories: Mapping[
 
 
 def takes_args(method: Callable[..., Any], *args: object, **kwargs: object) -> bool:
-    """Whether the method can be called like that; older schedulers take fewer arguments."""
+    """Returns True if the method accepts these arguments; older schedulers take fewer."""
     try:
         return signatures.takes_args(method, *args, **kwargs)
     except TypeError:
@@ -152,7 +152,7 @@ def validate(scheduler: "Scheduler[Any]", app: AppDef, backend: str, cfg: object
 
 
 def known_params(factory: Callable[..., Any], params: Mapping[str, object]) -> Mapping[str, object]:
-    """The parameters that a scheduler's factory takes; plugins may leave out ``**kwargs``."""
+    """Returns the parameters that a scheduler's factory accepts; plugins may lack ``**kwargs``."""
     target = _target(factory) if isinstance(factory, EntryPointLoader) else factory
     if not params:
         return params
@@ -167,7 +167,7 @@ def known_params(factory: Callable[..., Any], params: Mapping[str, object]) -> M
 
 
 def check_made(made: object, name: str, factory: Callable[..., Any]) -> None:
-    """Refuses what cannot be a scheduler; those of other packages need not derive from ours."""
+    """Refuses an object that is not a scheduler; it need not derive from ``Scheduler``."""
     if not callable(getattr(made, "submit_dryrun", None)):
         origin = factory.origin if isinstance(factory, EntryPointLoader) else repr(factory)
         msg = (

@@ -1,4 +1,4 @@
-"""Verbs of the runner about what was launched."""
+"""The runner's methods about recorded launches."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 class RecordVerbs(Session):
-    """Reads back what was launched."""
+    """Reads records of launches."""
 
     def recorded(self, app_handle: AppHandle) -> "RecordedRequest":
-        """The request of an app that was launched by this user on this machine.
+        """Returns the request of an app that this user launched on this machine.
 
         Raises:
             UnknownName: if there is no record of it.
@@ -27,7 +27,7 @@ class RecordVerbs(Session):
         return read(scheduler, backend, app_id, app_handle)
 
     def _note_request(self, backend: str, app_id: str, info: "AppDryRunInfo[Any]") -> None:
-        """Notes a request that was launched, unless its scheduler has done so."""
+        """Records a launched request, unless its scheduler has done so."""
         hook = getattr(type(self._scheduler(backend)), "recorded_request", None)
         if hook in (None, Scheduler.recorded_request):
             from torchx.runner._requests import note

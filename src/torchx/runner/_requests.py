@@ -1,4 +1,4 @@
-"""Notes requests that were launched, and reads them back."""
+"""Records launched requests, and reads them back."""
 
 import os
 import time
@@ -22,25 +22,25 @@ if TYPE_CHECKING:
 
 VERSION = 1
 KEPT = 1000
-"""So many of the latest requests are kept for each scheduler."""
+"""Number of latest requests kept for each scheduler."""
 _SPARE = 100
 _YOUNG_S = 86400.0
 _OURS = (ENV_TORCHX_JOB_ID, ENV_TORCHX_INTERNAL_SESSION_ID, ENV_TORCHX_PARENT_RUN_ID)
-"""Variables that each launch sets anew."""
+"""Variables that every launch sets again."""
 
 
 @light_dataclass(frozen=True)
 class RecordedRequest:
-    """What was launched: enough to launch it again."""
+    """The record of a launch: enough to launch it again."""
 
     scheduler: str
     app: AppDef
-    """With the images that were built; its workspaces are not built again."""
+    """The app with its built images; workspaces are not built again."""
     cfg: Mapping[str, CfgVal]
 
 
 def read(scheduler: object, backend: str, app_id: str, app_handle: AppHandle) -> RecordedRequest:
-    """The recorded request of an app; see ``Runner.recorded``."""
+    """Returns the recorded request of an app; see ``Runner.recorded``."""
     hook = getattr(scheduler, "recorded_request", None)
     data = hook(app_id) if hook is not None else None
     if data is None:
@@ -55,7 +55,7 @@ def read(scheduler: object, backend: str, app_id: str, app_handle: AppHandle) ->
 
 
 def note(backend: str, app_id: str, info: "AppDryRunInfo[Any]") -> None:
-    """Notes a request that was launched."""
+    """Records a launched request."""
     if info.app is None:
         return
     cfg = info.cfg if isinstance(info.cfg, Mapping) else {}
@@ -73,7 +73,7 @@ def _folder(backend: str) -> str:
 
 
 def _plain(value: object) -> object:
-    """The value of an option as JSON has it."""
+    """Converts the value of an option to plain JSON data."""
     if isinstance(value, Mapping):
         return {str(k): _plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
@@ -85,7 +85,7 @@ def _parse(data: Mapping[str, Any], backend: str, handle: str) -> RecordedReques
     version = data.get("version")
     if isinstance(version, int) and version > VERSION:
         msg = (
-            f"the record of `{handle}` has format {version}, this version of TorchX knows up to"
+            f"the record of `{handle}` has format {version}, this version of TorchX reads up to"
             f" {VERSION}: use the one that launched it, or a newer one"
         )
         raise InvalidInput(msg)
@@ -93,7 +93,9 @@ def _parse(data: Mapping[str, Any], backend: str, handle: str) -> RecordedReques
         app = app_from_json(data["app"])
         cfg = dict(data["cfg"])
     except (KeyError, TypeError, ValueError, AttributeError):
-        msg = f"the record of `{handle}` is damaged, or does not hold an app: it was made by hand"
+        msg = (
+            f"the record of `{handle}` is damaged, or does not hold an app: it was written by hand"
+        )
         raise InvalidInput(msg) from None
     for role in app.roles:
         role.workspace = None
@@ -103,7 +105,7 @@ def _parse(data: Mapping[str, Any], backend: str, handle: str) -> RecordedReques
 
 
 def _keep_to_limit(folder: str) -> None:
-    """Removes the oldest notes beyond the limit, none of them less than a day old."""
+    """Removes the oldest records beyond the limit, but none less than a day old."""
     top = os.path.join(home_dir(), folder)
     try:
         names = os.listdir(top)
@@ -114,5 +116,5 @@ def _keep_to_limit(folder: str) -> None:
         for made_s, name in aged[: len(names) - KEPT]:
             if made_s < young_s:
                 os.unlink(os.path.join(top, name))
-    except OSError:  # another process does the same
+    except OSError:  # another process is removing them, too
         return

@@ -1,4 +1,4 @@
-"""The values that options of a scheduler have, and where each comes from."""
+"""Resolves the options of a scheduler: their values, and where each comes from."""
 
 import os
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ UNSET = "unset"
 
 @light_dataclass(frozen=True)
 class ResolvedOption:
-    """One option, or a parameter of the scheduler."""
+    """The value of one option, or parameter of the scheduler, and its origin."""
 
     name: str
     value: "CfgVal | object"
@@ -33,13 +33,13 @@ class ResolvedOption:
 def resolve_options(
     scheduler: str, opts: "runopts", given: "Mapping[str, CfgVal]"
 ) -> list[ResolvedOption]:
-    """All options with their values as a launch would have them.
+    """Returns all options with the values that a launch would use.
 
     Args:
-        given: by flags; they win over config files, which win over defaults.
+        given: values from flags; they win over config files, which win over defaults.
 
     Raises:
-        InvalidRunConfigException: for a value in a file that does not fit.
+        InvalidRunConfigException: for a value of the wrong type in a file.
     """
     cfg: dict[str, CfgVal] = dict(given)
     found = {
@@ -68,7 +68,7 @@ def resolve_options(
 
 
 def resolve_parameters(factory: Any, environ: Mapping[str, str]) -> list[ResolvedOption]:
-    """What variables of the environment give to the factory of a scheduler."""
+    """Returns the parameters that environment variables pass to a scheduler's factory."""
     names = {
         variable[len(PARAM_PREFIX) :].lower(): variable
         for variable in environ
@@ -82,7 +82,7 @@ def resolve_parameters(factory: Any, environ: Mapping[str, str]) -> list[Resolve
 
 
 def _place(file: "config._File", section: str, name: str, opts: "runopts") -> str:
-    """File and line of an option, however it is spelled there."""
+    """Returns file and line of an option, in any of its spellings."""
     for title in (section, "DEFAULT"):
         inside = False
         for number, line in enumerate(file.text.splitlines(), 1):

@@ -1,4 +1,4 @@
-"""The schedulers that a runner has made, and the state of apps on them."""
+"""The schedulers of a runner, and the state of apps on them."""
 
 import os
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Session:
-    """What all verbs of a runner need; see ``torchx.runner.api.Runner``."""
+    """Base of the runner's groups of methods; see ``torchx.runner.api.Runner``."""
 
     _scheduler_factories: dict[str, SchedulerFactory]
     _scheduler_params: dict[str, object]
@@ -27,13 +27,13 @@ class Session:
     _apps: dict[AppHandle, AppDef]
 
     def __new__(cls, *args: object, **kwargs: object) -> "Self":
-        """A runner without schedulers, for subclasses that leave out ``Runner.__init__``."""
+        """Creates a runner without schedulers, for subclasses that skip ``Runner.__init__``."""
         made = super().__new__(cls)
         made._name = ""
         made._scheduler_factories = {}
         made._scheduler_params = {}
         made._component_defaults = {}
-        # by scheduler name; clients put in schedulers of their own (CodeFlare)
+        # by scheduler name; clients insert schedulers of their own (CodeFlare)
         made._scheduler_instances = {}
         made._apps = {}
         return made
@@ -60,7 +60,7 @@ class Session:
         return f"Runner({parts})"
 
     def close(self) -> None:
-        """Closes every scheduler that was used; local jobs that are attached to them end."""
+        """Closes every scheduler that was used, which ends the local jobs attached to them."""
         failure: Exception | None = None
         for scheduler in list(self._scheduler_instances.values()):
             try:
@@ -77,7 +77,7 @@ class Session:
     # -- looking ------------------------------------------------------------------------------
 
     def status(self, app_handle: AppHandle) -> AppStatus | None:
-        """State of the app and its replicas; ``None`` if the scheduler does not know it."""
+        """Returns the state of the app and its replicas; ``None`` if the app is unknown."""
         scheduler, app_id, backend = self._find(app_handle)
         with recorded_call("status", backend, app_id):
             found = scheduler.describe(app_id)
@@ -96,20 +96,20 @@ class Session:
     # -- schedulers ---------------------------------------------------------------------------
 
     def scheduler_backends(self) -> "list[str]":
-        """Names of the registered schedulers."""
+        """Returns the names of the registered schedulers."""
         return [*self._scheduler_factories]
 
     def scheduler_run_opts(self, scheduler: str) -> runopts:
-        """Options of a scheduler."""
+        """Returns the options of a scheduler."""
         return self._scheduler(scheduler).run_opts()
 
     def resolved_run_opts(
         self, scheduler: str, cfg: Mapping[str, CfgVal] | None = None
     ) -> "list[ResolvedOption]":
-        """Options and parameters of a scheduler, their values, and where each comes from.
+        """Returns the options and parameters of a scheduler, their values, and their origins.
 
         Args:
-            cfg: what would be given to ``run``; it wins over config files.
+            cfg: the options as they would be given to ``run``; they win over config files.
         """
         from torchx.runner._resolved import resolve_options, resolve_parameters
 
@@ -118,7 +118,7 @@ class Session:
         return resolve_options(scheduler, opts, cfg or {}) + resolve_parameters(factory, os.environ)
 
     def cfg_from_str(self, scheduler: str, *cfg_literal: str) -> dict[str, CfgVal]:
-        """Options from ``key=value`` text; of several texts the later wins."""
+        """Parses options from ``key=value`` texts; later texts win."""
         opts = self._scheduler(scheduler).run_opts()
         cfg: dict[str, CfgVal] = {}
         for literal in cfg_literal:
@@ -138,20 +138,20 @@ class Session:
         return found
 
     def _canonical(self, scheduler: str) -> str:
-        """The name that a scheduler is registered by, also for another name of it."""
+        """Returns the name that a scheduler is registered by, also for an alias."""
         if scheduler in self._scheduler_instances:
             return scheduler
         return canonical_name(scheduler, self._scheduler_factories)
 
     def _find(self, app_handle: AppHandle) -> "tuple[Scheduler[Any], str, str]":
-        """The scheduler of an app, its id there and the scheduler's name."""
+        """Returns the scheduler of an app, the app's id there and the scheduler's name."""
         backend, _session, app_id = parse_app_handle(app_handle)
         backend = self._canonical(backend)
         return self._scheduler(backend), app_id, backend
 
 
 def method_of(scheduler: object, name: str, backend: str) -> Any:
-    """A method that schedulers of other packages may lack."""
+    """Returns a method that schedulers of other packages may lack."""
     method = getattr(scheduler, name, None)
     if method is None:
         msg = f"scheduler `{backend}` does not support `{name}`"

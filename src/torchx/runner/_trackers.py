@@ -1,4 +1,4 @@
-"""The trackers that jobs are given, by the environment and config files."""
+"""Finds the trackers of jobs in the environment and config files."""
 
 import os
 
@@ -11,7 +11,7 @@ logger = get_logger("torchx.runner.api")
 
 
 def get_configured_trackers() -> dict[str, str | None]:
-    """Names of the trackers to use, each with its configuration, from files and environment."""
+    """Returns the names of the trackers to use, each with its configuration."""
     listed = os.environ.get(ENV_TORCHX_TRACKERS)
     names = split_names(listed) if listed is not None else get_configs("torchx", "tracker")
     trackers = {}
@@ -24,7 +24,7 @@ def get_configured_trackers() -> dict[str, str | None]:
 
 
 def get_tracker_factories() -> dict[str, str]:
-    """What to make trackers with where their names do not say it: ``alias = plugin_or_mod:fn``."""
+    """Returns the factories of trackers with an alias: ``alias = plugin_or_mod:fn``."""
     factories = {}
     for name, value in get_configs("torchx", "tracker").items():
         factory = factory_in(os.environ, name) or value

@@ -1,4 +1,4 @@
-"""What ``Runner.wait`` does between two looks at the state, and what it watches beside it."""
+"""The parts of ``Runner.wait``: pauses between polls, reported changes, the watch for failures."""
 
 import time
 from collections.abc import Callable
@@ -19,7 +19,7 @@ logger = get_logger("torchx.runner.api")
 
 
 class Pauses:
-    """Waits between two looks at an app, through the hook of the scheduler where it has one."""
+    """Waits between two polls of an app, by the scheduler's ``wait_for_change`` if it has one."""
 
     def __init__(self, scheduler: "Scheduler[Any]", app_id: str, interval_s: float) -> None:
         self._hook = getattr(scheduler, "wait_for_change", None)
@@ -28,10 +28,10 @@ class Pauses:
         self._extra_s = 0.0
 
     def pause(self, changed: bool) -> None:
-        """Returns when there may be news, at the latest after the interval.
+        """Returns when the app may have changed, at the latest after the interval.
 
-        A hook that keeps returning at once without news is slowed down to the interval: a
-        scheduler that has one may still have nothing to wait on for this app.
+        A hook that keeps returning at once without a change is slowed down to the interval: the
+        scheduler may have nothing to wait on for this app.
         """
         if self._hook is None:
             time.sleep(self._interval_s)
@@ -39,7 +39,7 @@ class Pauses:
         start = time.monotonic()
         try:
             self._hook(self._app_id, self._interval_s)
-        except BackendUnavailable:  # the next look reports it
+        except BackendUnavailable:  # the next query reports it
             time.sleep(self._interval_s)
             return
         waited = time.monotonic() - start
@@ -51,10 +51,10 @@ class Pauses:
 
 
 class Changes:
-    """Reports each change of the state of an app, and of the reason for which it waits.
+    """Reports each change of an app's state, and of the reason why it waits.
 
     Args:
-        explain: says why an app waits; ``None`` if that takes another look.
+        explain: returns why an app waits; ``None`` if that needs another query.
     """
 
     def __init__(
@@ -68,28 +68,28 @@ class Changes:
         self._handle = app_handle
         self._status: AppStatus | None = None
         self._now = ""
-        """The state, and why the app waits or is ending."""
+        """The state, and the reason why the app waits or is ending."""
         self._reported = ("", "")
         """That, and the cause, as they were last told."""
         self._cause = ""
         self._waited = False
 
     def note(self, status: AppStatus) -> None:
-        """Takes in a state, and why the app waits: from the same look, so call it within that."""
+        """Stores a state, and why the app waits; call it within ``one_look``, for one snapshot."""
         self._status = status
         self._now = _state_text(status)
         waits = status.state is AppState.PENDING
         self._cause = self._find_cause() if waits else ""
 
     def _find_cause(self) -> str:
-        """The cause of a wait in one line; empty if nothing is known beyond the message."""
+        """Returns the cause of a wait in one line; empty if nothing is known beyond the message."""
         found = self._explain(self._app_id) if self._explain is not None else None
         if found is None or found.cause.value in ("none", "starting", "unknown"):
             return ""
         return found.line
 
     def report(self) -> bool:
-        """Logs what has changed since the last time, and tells whether anything has."""
+        """Logs changes since the last report; returns True if there are any."""
         status = self._status
         if status is None or (self._now, self._cause) == self._reported:
             return False
@@ -99,7 +99,7 @@ class Changes:
         if self._cause:
             words = text.partition(": ")[2]
             text = f"{status.state.name}: {self._cause}" + (f" ({words})" if words else "")
-        # for who shows records in another form
+        # for handlers that show records in another form
         extra = {"app_state": status.state, "app_text": text, "app_waited": self._waited}
         if waits:
             extra["waits_for"] = "waiting"
@@ -123,7 +123,7 @@ class FailureWatch:
         self._app_id = app_id
 
     def look(self) -> None:
-        """Looks whether there is such a failure; does nothing after the first."""
+        """Checks for such a failure; does nothing after the first."""
         failed = self._end(self._app_id) if self._end is not None else None
         if failed is None:
             return

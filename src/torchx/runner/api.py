@@ -49,7 +49,7 @@ __all__ = ["Runner", "get_configured_trackers", "get_runner"]
 DEFAULT_SESSION_NAME = "torchx"
 
 AWAY_S = 150.0
-"""How many seconds ``wait`` puts up with a backend that cannot be reached."""
+"""Seconds for which ``wait`` tolerates a backend that cannot be reached."""
 
 logger = get_logger(__name__)
 
@@ -59,14 +59,14 @@ def get_runner(
     component_defaults: dict[str, dict[str, str]] | None = None,
     **scheduler_params: object,
 ) -> "Runner":
-    """A runner with all registered schedulers.
+    """Creates a runner with all registered schedulers.
 
     >>> with get_runner() as runner:
     ...     "local_cwd" in runner.scheduler_backends()
     True
 
     Args:
-        name: deprecated; name of the session, a part of every handle.
+        name: deprecated; name of the session, which is part of every handle.
         component_defaults: component → parameter → default, in the form of the command line.
         scheduler_params: given to every scheduler's factory.
     """
@@ -144,12 +144,12 @@ class Runner(AsyncVerbs, EndingVerbs, InsideVerbs, WatchVerbs, RecordVerbs):
         *,
         strict: bool = False,
     ) -> "AppDryRunInfo[Any]":
-        """What ``run_component`` would submit."""
+        """Returns the request that ``run_component`` would submit."""
         app = self.component_app(component, component_args)
         return self.dryrun(app, scheduler, cfg, workspace, parent_run_id, **_if(strict))
 
     def component_app(self, component: str, component_args: "list[str] | dict[str, Any]") -> AppDef:
-        """The app that a component makes of these arguments, for no scheduler in particular."""
+        """Returns the app that a component builds from these arguments, for any scheduler."""
         from torchx.specs.finder import get_component
 
         if isinstance(component_args, dict):
@@ -191,7 +191,7 @@ class Runner(AsyncVerbs, EndingVerbs, InsideVerbs, WatchVerbs, RecordVerbs):
         *,
         dryrun: bool = False,
     ) -> "AppHandle | AppDryRunInfo[Any]":
-        """Submits the app and returns its handle, or what would be submitted for ``dryrun``."""
+        """Submits the app and returns its handle; with ``dryrun``, returns the request instead."""
         with recorded_call("run", scheduler, workspace=str(workspace), runcfg=json_of(cfg)) as log:
             info = self.dryrun(app, scheduler, cfg, workspace, parent_run_id)
             if dryrun:
@@ -202,7 +202,7 @@ class Runner(AsyncVerbs, EndingVerbs, InsideVerbs, WatchVerbs, RecordVerbs):
         return handle
 
     def schedule(self, dryrun_info: "AppDryRunInfo[Any]") -> AppHandle:
-        """Submits a dry run, with the changes that were made to its request."""
+        """Submits the request of a dry run, which may have been changed since."""
         scheduler = none_throws(dryrun_info._scheduler)
         with recorded_call("schedule", scheduler, runcfg=json_of(dryrun_info.cfg)) as log:
             sched = self._scheduler(scheduler)
@@ -228,11 +228,12 @@ class Runner(AsyncVerbs, EndingVerbs, InsideVerbs, WatchVerbs, RecordVerbs):
         *,
         strict: bool = False,
     ) -> "AppDryRunInfo[Any]":
-        """What would be submitted. Leaves ``app`` alone: ``info.app`` is a copy.
+        """Returns the request that ``run`` would submit. ``app`` is not changed: ``info.app`` is a
+        copy.
 
         Args:
             cfg: options of the scheduler; config files are not read.
-            workspace: built in place of the first role's own, where workspaces are.
+            workspace: workspace that replaces the first role's, if the scheduler builds workspaces.
             parent_run_id: given to the trackers; ``TORCHX_PARENT_RUN_ID`` wins over it.
             strict: refuse an app of which the scheduler would drop something.
 
@@ -279,7 +280,7 @@ class Runner(AsyncVerbs, EndingVerbs, InsideVerbs, WatchVerbs, RecordVerbs):
     def portability(
         self, app: AppDef, scheduler: str, cfg: Mapping[str, CfgVal] | None = None
     ) -> "Sequence[Finding]":
-        """What a scheduler would refuse, drop or change of the app; submits and builds nothing."""
+        """Returns what a scheduler would refuse, drop or change of the app; submits nothing."""
         from torchx.runner._portability import findings
 
         return findings(self._scheduler(scheduler), app, cfg)
@@ -297,7 +298,7 @@ class Runner(AsyncVerbs, EndingVerbs, InsideVerbs, WatchVerbs, RecordVerbs):
     def build_workspace(
         self, app_or_role: AppDef | Role, scheduler: str, cfg: Mapping[str, CfgVal] | None = None
     ) -> str | dict[tuple[str, Workspace], str] | None:
-        """Builds the workspaces of an app or a role, which stays as it is.
+        """Builds the workspaces of an app or a role, which is not changed.
 
         Returns:
             For a role its built image, ``None`` without a workspace. For an app the built images
@@ -321,7 +322,7 @@ class Runner(AsyncVerbs, EndingVerbs, InsideVerbs, WatchVerbs, RecordVerbs):
         """Waits for the end of the app; logs each change of its state.
 
         Args:
-            wait_interval: seconds between two looks at schedulers that cannot tell of a change.
+            wait_interval: seconds between two polls of schedulers that do not report changes.
 
         Returns:
             The last status; ``None`` if the scheduler does not know the app (any more).
@@ -356,7 +357,7 @@ class Runner(AsyncVerbs, EndingVerbs, InsideVerbs, WatchVerbs, RecordVerbs):
                 pauses.pause(changes.report())
 
     def describe(self, app_handle: AppHandle) -> AppDef | None:
-        """The app as it was submitted, or what the scheduler knows of it; ``None`` if nothing."""
+        """Returns the app as submitted, or what the scheduler knows of it; ``None`` if unknown."""
         scheduler, app_id, backend = self._find(app_handle)
         with recorded_call("describe", backend, app_id):
             cached = self._apps.get(app_handle)
@@ -372,7 +373,7 @@ class Runner(AsyncVerbs, EndingVerbs, InsideVerbs, WatchVerbs, RecordVerbs):
             return cached or AppDef(name=app_id, roles=found.roles, metadata=found.metadata)
 
     def describe_native(self, app_handle: AppHandle) -> "AppDryRunInfo[Any] | None":
-        """The native request of the app, where the scheduler can read it back."""
+        """Returns the native request of the app; ``None`` if the scheduler cannot read it back."""
         scheduler, app_id, backend = self._find(app_handle)
         with recorded_call("describe_native", backend, app_id):
             info = scheduler.describe_native(app_id)
@@ -383,22 +384,22 @@ class Runner(AsyncVerbs, EndingVerbs, InsideVerbs, WatchVerbs, RecordVerbs):
     def failed_replicas(
         self, app_handle: AppHandle, max_lines: int = 10
     ) -> "Sequence[FailedReplica]":
-        """The replicas that failed, the first failure first; empty if the scheduler cannot tell."""
+        """Returns the failed replicas, first failure first; empty if the scheduler cannot tell."""
         scheduler, app_id, _ = self._find(app_handle)
         find = getattr(scheduler, "failed_replicas", None)
         return find(app_id, max_lines) if find is not None else ()
 
     def needs_watcher(self, app_handle: AppHandle) -> bool:
-        """Whether a failure ends the app's other replicas only while ``wait`` watches."""
+        """Returns True if a failure ends the app's other replicas only while ``wait`` watches."""
         scheduler, app_id, _ = self._find(app_handle)
-        needs = getattr(scheduler, "needs_watcher", None)  # those of other packages may lack it
+        needs = getattr(scheduler, "needs_watcher", None)  # other packages' schedulers may lack it
         return bool(needs(app_id)) if needs is not None else False
 
     # last: below this line `list` is the method
     def list(
         self, scheduler: str, cfg: Mapping[str, CfgVal] | None = None
     ) -> "list[ListAppResponse]":
-        """Apps that the scheduler sees, those of other sessions as well."""
+        """Returns the apps that the scheduler knows, those of other sessions as well."""
         scheduler = self._canonical(scheduler)
         with recorded_call("list", scheduler):
             sched = self._scheduler(scheduler)
@@ -410,5 +411,5 @@ class Runner(AsyncVerbs, EndingVerbs, InsideVerbs, WatchVerbs, RecordVerbs):
 
 
 def _if(strict: bool) -> dict[str, bool]:
-    """The keyword, only where it says something: subclasses may not take it."""
+    """Returns the keyword only if it is set: subclasses may not accept it."""
     return {"strict": True} if strict else {}

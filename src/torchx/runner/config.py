@@ -1,8 +1,8 @@
 """Reads and writes ``.torchxconfig``: defaults for options, components, commands and trackers.
 
-Files are looked for in the home directory, then in the working directory; what the first one says
-wins. ``TORCHXCONFIG`` names one file in place of both. ``Runner`` itself reads only the tracker
-sections; programs call ``apply`` for the options of a scheduler, as the command line does.
+Files are searched in the home directory, then in the working directory; the first file that sets a
+value wins. ``TORCHXCONFIG`` names one file that replaces both. ``Runner`` itself reads only the
+tracker sections; programs call ``apply`` for the options of a scheduler, as the command line does.
 """
 
 import os
@@ -32,7 +32,7 @@ CONFIG_FILE = ".torchxconfig"
 CONFIG_PREFIX_DELIM = ":"
 
 DEFAULT_CONFIG_DIRS: list[str] = ["~", "."]
-"""Where config files are looked for, the strongest first; expanded when they are."""
+"""Folders searched for config files, highest priority first; ``~`` is expanded at each search."""
 
 _PLACEHOLDER = "#FIXME:("
 _PLACEHOLDER_CHARS = 60
@@ -41,7 +41,7 @@ logger = get_logger(__name__)
 
 
 def find_configs(dirs: Iterable[str] | None = None) -> list[str]:
-    """Config files to read, the strongest first.
+    """Returns the config files to read, highest priority first.
 
     Raises:
         FileNotFoundError: if ``TORCHXCONFIG`` names no file; set to nothing, it means none.
@@ -58,7 +58,7 @@ def find_configs(dirs: Iterable[str] | None = None) -> list[str]:
 
 
 def load(scheduler: str, f: TextIO, cfg: dict[str, CfgVal]) -> None:
-    """Adds what section ``[<scheduler>]`` says to ``cfg``, except for options that it holds.
+    """Adds the options of section ``[<scheduler>]`` to ``cfg``, except for those already there.
 
     Raises:
         ValueError: for a value of the wrong type or a scheduler that does not exist.
@@ -69,7 +69,7 @@ def load(scheduler: str, f: TextIO, cfg: dict[str, CfgVal]) -> None:
 
 
 def apply(scheduler: str, cfg: dict[str, CfgVal], dirs: list[str] | None = None) -> None:
-    """Does ``load`` for each of ``find_configs(dirs)``.
+    """Calls ``load`` for each of ``find_configs(dirs)``.
 
     >>> cfg = {"log_dir": "/logs"}
     >>> apply("local_cwd", cfg, dirs=["/no/such/dir"])
@@ -88,7 +88,7 @@ def apply(scheduler: str, cfg: dict[str, CfgVal], dirs: list[str] | None = None)
 
 
 def load_sections(prefix: str, dirs: list[str] | None = None) -> dict[str, dict[str, str]]:
-    """All sections ``[<prefix>:<name>]`` by name, with their values as they are written."""
+    """Returns all sections ``[<prefix>:<name>]`` by name, with their values as text."""
     merged: dict[str, dict[str, str]] = {}
     for path in find_configs(dirs):
         for title, values in _open(path).sections.items():
@@ -101,17 +101,17 @@ def load_sections(prefix: str, dirs: list[str] | None = None) -> dict[str, dict[
 
 
 def get_configs(prefix: str, name: str, dirs: list[str] | None = None) -> dict[str, str]:
-    """Section ``[<prefix>:<name>]``, empty if there is none."""
+    """Returns section ``[<prefix>:<name>]``; empty if there is none."""
     return load_sections(prefix, dirs).get(name, {})
 
 
 def get_config(prefix: str, name: str, key: str, dirs: list[str] | None = None) -> str | None:
-    """One value of section ``[<prefix>:<name>]``; ``None`` if it is not set."""
+    """Returns one value of section ``[<prefix>:<name>]``; ``None`` if it is not set."""
     return get_configs(prefix, name, dirs).get(key)
 
 
 def dump(f: TextIO, schedulers: list[str] | None = None, required_only: bool = False) -> None:
-    """Writes a template that loads back as the defaults; nothing if something is wrong.
+    """Writes a template that loads as the defaults; writes nothing if there is an error.
 
     Args:
         schedulers: sections to write; all that can be loaded for ``None``.
@@ -133,7 +133,7 @@ def dump(f: TextIO, schedulers: list[str] | None = None, required_only: bool = F
 
 
 class _File:
-    """Sections of one config file; ``[DEFAULT]`` gives values to all the others."""
+    """The sections of one config file; ``[DEFAULT]`` gives values to all others."""
 
     def __init__(self, path: str, text: str) -> None:
         self.path = path
@@ -183,15 +183,15 @@ def _parse(path: str, text: str) -> "RawConfigParser":
 
 
 def _parse_problem(err: Any) -> tuple[int | None, str]:
-    """Line and reason; the classes differ in their attributes."""
+    """Returns line and reason of a parse error; the classes differ in their attributes."""
     import configparser
 
     if isinstance(err, configparser.MissingSectionHeaderError):
-        return err.lineno, f"`{err.line.strip()}` stands before any section"
+        return err.lineno, f"`{err.line.strip()}` is before any section"
     if isinstance(err, configparser.DuplicateOptionError):
         return err.lineno, f"option `{err.option}` is set twice in section [{err.section}]"
     if isinstance(err, configparser.DuplicateSectionError):
-        return err.lineno, f"section [{err.section}] is there twice"
+        return err.lineno, f"section [{err.section}] occurs twice"
     if isinstance(err, configparser.ParsingError) and err.errors:
         line, _text = err.errors[0]
         return line, "neither a section nor `key = value`"
@@ -242,7 +242,9 @@ def _load_section(scheduler: str, file: _File, cfg: dict[str, CfgVal], opts: run
             raise InvalidRunConfigException(reason, name, section)
         option = opts.get(name)
         assert option is not None, "a canonical key is registered"
-        if option.is_required and text.startswith(_PLACEHOLDER):  # others have their default there
+        if option.is_required and text.startswith(
+            _PLACEHOLDER
+        ):  # other options have their default there
             logger.warning("%s is still to be filled in", file.where(scheduler, key))
             continue
         cfg[name] = _cast(option, text, file, scheduler, key)
@@ -260,7 +262,7 @@ def _cast(option: runopt, text: str, file: _File, section: str, key: str) -> Cfg
 
 
 def _warn_misspelt_sections(file: _File, factories: dict[str, SchedulerFactory]) -> None:
-    """Names sections that are nearly that of a scheduler; others may belong to a plugin."""
+    """Warns of sections that nearly match a scheduler's name; others may belong to a plugin."""
     known = [*factories, *SCHEDULER_ALIASES]
     for title in file.sections:
         if CONFIG_PREFIX_DELIM in title or title in known:
@@ -294,7 +296,7 @@ def _all_factories() -> dict[str, SchedulerFactory]:
 
 
 def _registered(name: str, factories: dict[str, SchedulerFactory]) -> str:
-    """The name that a scheduler is registered by."""
+    """Returns the name that a scheduler is registered by."""
     registered = canonical_name(name, factories)
     if registered not in factories:
         valid = ", ".join(factories)

@@ -1,4 +1,4 @@
-"""Names of the schedulers and how to make them. Nothing is imported until one is made."""
+"""Names and factories of the schedulers. None is imported until it is created."""
 
 from collections.abc import Container, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
@@ -29,14 +29,14 @@ _EXTRAS = {
     "aws_batch": "aws",
     "aws_sagemaker": "aws",
 }
-"""What to install for a built-in scheduler."""
+"""The extra to install for a built-in scheduler."""
 
 
 SCHEDULER_ALIASES: Mapping[str, str] = {"local": "local_cwd", "docker": "local_docker"}
-"""Other names of built-in schedulers, accepted wherever one is named and never printed."""
+"""Aliases of built-in schedulers, accepted everywhere and never printed."""
 
 
-def __getattr__(name: str) -> Any:  # on first use: names of schedulers cost no interface
+def __getattr__(name: str) -> Any:  # on first use: listing names must not load the interface
     if name == "Scheduler":
         from torchx.schedulers.api import Scheduler
 
@@ -46,7 +46,7 @@ def __getattr__(name: str) -> Any:  # on first use: names of schedulers cost no 
 
 
 def canonical_name(name: str, registered: Container[str]) -> str:
-    """The name that a scheduler is registered by; a registered name stands for itself.
+    """Returns the name that a scheduler is registered by; a registered name is unchanged.
 
     >>> canonical_name("docker", ["local_docker"]), canonical_name("docker", ["docker"])
     ('local_docker', 'docker')
@@ -58,13 +58,13 @@ def canonical_name(name: str, registered: Container[str]) -> str:
 
 
 class SchedulerFactory(Protocol):
-    """Makes a scheduler. All factories get the same keywords and ignore those they do not know."""
+    """Creates a scheduler. All factories get the same keywords and ignore unknown ones."""
 
     def __call__(self, session_name: str, **kwargs: object) -> "Scheduler[Any]": ...
 
 
 def get_scheduler_factories(*, skip_defaults: bool = False) -> dict[str, SchedulerFactory]:
-    """Factories of all schedulers by name: plugins, then the built-ins that no plugin replaces.
+    """Returns all factories by name: plugins, then the built-ins that no plugin replaces.
 
     >>> "local_cwd" in get_scheduler_factories()
     True
@@ -77,7 +77,7 @@ def get_scheduler_factories(*, skip_defaults: bool = False) -> dict[str, Schedul
 
 
 def get_default_scheduler_name() -> str:
-    """Name of the first of ``get_scheduler_factories()``."""
+    """Returns the first name in ``get_scheduler_factories()``."""
     for name in get_scheduler_factories():
         return name
     msg = "no scheduler is registered, name one explicitly or install a scheduler plugin"
@@ -85,7 +85,7 @@ def get_default_scheduler_name() -> str:
 
 
 def _plugin_factories() -> dict[str, SchedulerFactory]:
-    """Factories that installed packages register, in a dict of the caller's own."""
+    """Returns the factories that installed packages register, as a new dict."""
     from torchx._startup.plugin_lookup import any_plugins
 
     if not any_plugins("SCHEDULER"):
@@ -96,7 +96,7 @@ def _plugin_factories() -> dict[str, SchedulerFactory]:
 
 
 class _BuiltinFactory:
-    """Imports the module of a built-in scheduler when it is called."""
+    """The factory of a built-in scheduler; imports its module when called."""
 
     def __init__(self, name: str, module: str) -> None:
         self._name = name

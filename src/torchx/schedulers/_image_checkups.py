@@ -1,4 +1,4 @@
-"""Images and registries: what ``torchx doctor`` checks where jobs run in containers."""
+"""Checks of images and registries by ``torchx doctor``, for jobs in containers."""
 
 import time
 from collections.abc import Callable
@@ -31,10 +31,10 @@ IsHere = Callable[[str], bool]
 
 
 def container_checkups(configured: Configured, is_here: IsHere | None = None) -> list[Checkup]:
-    """Whether there are the images that jobs may run, and the registry that new ones go to.
+    """Returns checks of the images that jobs may run, and of the registry for new ones.
 
     Args:
-        is_here: tells of an image that it needs no registry; ``None`` where jobs run elsewhere.
+        is_here: returns True for an image that needs no registry; ``None`` if jobs run elsewhere.
     """
     repository = configured.cfg.get("image_repo")
     checks = []
@@ -120,7 +120,7 @@ def _image(image: str, origin: str, is_here: IsHere | None) -> Finding:
         return warning(f"whether `{image}` is there is not known: {err}", "Check the network")
     except NotInstalled:
         raise
-    except TorchXError as err:  # of a private image, and of none, many registries say the same
+    except TorchXError as err:  # many registries answer the same for private and missing images
         return warning(f"`{image}` cannot be looked at: {err}", _advice(origin))
     if found is not None:
         return ok(f"`{image}` is in its registry")

@@ -31,13 +31,13 @@ class StructuredOpts(Mapping[str, CfgVal]):
     {'queue': 'gpu'}
     """
 
-    # options that are not fields: those of a workspace builder
+    # options without a field: those of a workspace builder
     _extra_cfg: dict[str, CfgVal] = field(
         default_factory=dict, repr=False, compare=False, kw_only=True
     )
 
     def __post_init__(self) -> None:
-        """Takes a mapping in place of the fields, as the typed dicts of release 0.7 did."""
+        """Accepts a mapping instead of fields, like the typed dicts of release 0.7."""
         first = next(iter(_layout(type(self))), None)
         if first is None or first.group is not None or _is_mapping_type(first.type):
             return
@@ -52,7 +52,7 @@ class StructuredOpts(Mapping[str, CfgVal]):
 
     @classmethod
     def as_runopts(cls) -> runopts:
-        """One option per field, in their order; groups in place."""
+        """Returns one option per field, in order; groups are expanded in place."""
         opts = runopts()
         for option in _options_of(cls):
             opts.add(
@@ -66,7 +66,7 @@ class StructuredOpts(Mapping[str, CfgVal]):
 
     @classmethod
     def from_cfg(cls, cfg: Mapping[str, CfgVal]) -> "Self":
-        """Takes options by name, field name or camelCase; keeps those that are no fields.
+        """Creates options by name, field name or camelCase; keeps those without a field.
 
         Raises:
             InvalidRunConfigException: if two spellings of an option have different values.
@@ -93,7 +93,7 @@ class StructuredOpts(Mapping[str, CfgVal]):
 
     @classmethod
     def get_docstrings(cls) -> dict[str, str]:
-        """Help text by option field, as far as the source is at hand."""
+        """Returns help texts by field, if the source is available."""
         texts = _texts(cls)
         docs: dict[str, str] = {}
         for item in _layout(cls):
@@ -192,7 +192,7 @@ def opts_type_of(cls: type, interface: type) -> type[StructuredOpts] | None:
 
 
 class _Field:
-    """One declared option or group of options."""
+    """A declared option or group of options."""
 
     __slots__ = ("group", "has_default", "has_factory", "key", "name", "raw", "spellings", "type")
 
@@ -230,7 +230,7 @@ class _Option:
 
 
 def _layout(cls: type[StructuredOpts]) -> tuple[_Field, ...]:
-    """The public fields of a class, worked out once."""
+    """Returns the public fields of a class, computed once."""
     known: tuple[_Field, ...] | None = cls.__dict__.get("_torchx_layout")
     if known is None:
         annotations, found = _annotations_of(cls)
@@ -239,17 +239,17 @@ def _layout(cls: type[StructuredOpts]) -> tuple[_Field, ...]:
             for raw in fields(cls)
             if not raw.name.startswith("_") and raw.init
         )
-        # a class that is not decorated yet has the fields of its base
+        # an undecorated class has the fields of its base
         if found and "__dataclass_fields__" in cls.__dict__:
             cls._torchx_layout = known  # type: ignore[attr-defined]  # a cache, not a field
     return known
 
 
 def _annotations_of(cls: type[StructuredOpts]) -> tuple[dict[str, Any], bool]:
-    """The types of the fields, and whether all were found.
+    """Returns the types of the fields, and whether all were found.
 
-    A type that is no global of its module, in a file that postpones annotations, stays a text:
-    values can be read without it.
+    With postponed annotations, a type that is not a global of its module stays a string: values can
+    be read without it.
     """
     try:
         return typing.get_type_hints(cls), True
@@ -300,12 +300,12 @@ def _options_of(cls: type[StructuredOpts]) -> list[_Option]:
 
 
 def _text(cls: type[StructuredOpts], name: str) -> str:
-    """The help of one option, of however many lines, as one; its name where there is none."""
+    """Returns the help of one option on one line; its name if there is none."""
     return " ".join(_texts(cls).get(name, name).split()) or name
 
 
 def _texts(cls: type[StructuredOpts]) -> dict[str, str]:
-    """The text below each field, read from the source once: of the class and of its bases."""
+    """Returns the texts below the fields of a class and its bases, read from the source once."""
     known: dict[str, str] | None = cls.__dict__.get("_torchx_texts")
     if known is None:
         from docstring_parser.attrdoc import AttributeDocstrings
@@ -315,7 +315,7 @@ def _texts(cls: type[StructuredOpts]) -> dict[str, str]:
             if issubclass(owner, StructuredOpts) and owner is not StructuredOpts:
                 try:
                     found = AttributeDocstrings().get_attr_docs(owner)
-                except TypeError:  # a class without a source, as a REPL makes it
+                except TypeError:  # a class without source, as in a REPL
                     continue
                 known.update({field: text.strip() for field, (text, *_) in found.items()})
         cls._torchx_texts = known  # type: ignore[attr-defined]  # a cache, not a field
@@ -337,7 +337,7 @@ def _one_value(key: str, spelled: list[str], cfg: Mapping[str, CfgVal]) -> CfgVa
 
 
 def _group_cfg(item: _Field, cfg: Mapping[str, CfgVal], used: set[str]) -> dict[str, CfgVal]:
-    """The options of a group under their names inside it."""
+    """Returns the options of a group by their names inside it."""
     prefixes = dict.fromkeys((f"{item.name}.", f"{cases.snake_to_camel(item.name)}."))
     inner: dict[str, CfgVal] = {}
     for prefix in prefixes:
@@ -345,7 +345,7 @@ def _group_cfg(item: _Field, cfg: Mapping[str, CfgVal], used: set[str]) -> dict[
             if key.startswith(prefix):
                 used.add(key)
                 name = key[len(prefix) :]
-                if name in inner:  # spelled both ways
+                if name in inner:  # given in both spellings
                     value = _one_value(f"{item.name}.{name}", [f"{item.name}.{name}", key], cfg)
                 inner[name] = value
     return inner
@@ -354,10 +354,10 @@ def _group_cfg(item: _Field, cfg: Mapping[str, CfgVal], used: set[str]) -> dict[
 def _make_group(
     item: _Field, group: type[StructuredOpts], inner: dict[str, CfgVal]
 ) -> StructuredOpts | None:
-    """The group, or ``None`` if its default stays.
+    """Returns the group, or ``None`` to keep its default.
 
-    Resolved options always hold those of every group, at their defaults. A group that may be
-    absent and has required options is there if any of its options has another value.
+    Resolved options always hold those of every group, at their defaults. An optional group with
+    required options is present if any of its options has another value.
     """
     options = _options_of(group)
     required = [o.key for o in options if o.required]
@@ -376,7 +376,7 @@ def _make_group(
 
 
 def _without_none(annotation: Any) -> Any:
-    """``X`` for ``X | None``; other unions lose only their ``None``."""
+    """Returns ``X`` for ``X | None``; other unions lose only their ``None``."""
     if typing.get_origin(annotation) not in (typing.Union, types.UnionType):
         return annotation
     members = tuple(a for a in typing.get_args(annotation) if a is not type(None))

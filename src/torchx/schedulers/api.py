@@ -1,4 +1,4 @@
-"""The interface of schedulers: the verbs, the hooks from which they are derived, the answers."""
+"""The interface of schedulers: methods, the hooks from which they are derived, and responses."""
 
 import abc
 import time
@@ -129,7 +129,7 @@ _LogReports = list[LogReport]
 
 
 class Scheduler(abc.ABC, Generic[T]):
-    """Runs apps on one backend. ``T`` is what its options are: a mapping or a ``StructuredOpts``.
+    """Runs apps on one backend. ``T`` is the type of its options: a mapping or ``StructuredOpts``.
 
     Args:
         backend: name used in messages and given to ``Role.pre_proc``.
@@ -158,7 +158,7 @@ class Scheduler(abc.ABC, Generic[T]):
         return self.schedule(self.submit_dryrun(app, resolved))
 
     def submit_dryrun(self, app: AppDef, cfg: T) -> "AppDryRunInfo[Any]":
-        """The request that would be submitted.
+        """Returns the request that would be submitted.
 
         Raises:
             InvalidRunConfigException: if ``cfg`` does not fit ``run_opts()``.
@@ -166,7 +166,7 @@ class Scheduler(abc.ABC, Generic[T]):
         resolved: Any = resolve_cfg(self.run_opts(), cfg)
         if isinstance(self, WorkspaceMixin) and isinstance(resolved, Mapping):
             self.check_workspace_opts(resolved)
-        if self.features is not Scheduler.features:  # one of other packages may declare nothing
+        if self.features is not Scheduler.features:  # other packages may declare nothing
             features = self._features_with(resolved)
             shown = SCHEDULER_ALIASES.get(self.backend, self.backend)
             check_app(app, features, shown)
@@ -191,24 +191,24 @@ class Scheduler(abc.ABC, Generic[T]):
         """Submits ``dryrun_info.request`` and returns the id of the app."""
 
     def run_opts(self) -> runopts:
-        """All options: those of the scheduler and those of its workspace builder."""
+        """Returns all options: those of the scheduler and those of its workspace builder."""
         opts = self._run_opts()
         if isinstance(self, WorkspaceMixin):
             opts.update(self.workspace_opts())
         return opts
 
     def _run_opts(self) -> runopts:
-        """Options of the scheduler itself."""
+        """Returns the options of the scheduler itself."""
         return runopts()
 
     def _features_with(self, cfg: T) -> SchedulerFeatures:
-        """What an app may ask for with these options; by default what the features declare."""
+        """Returns the features of an app with these options; by default the declared features."""
         return self.features
 
     def _pre_build_validate(self, app: AppDef, scheduler: str, cfg: T) -> None:
-        """Refuses what need not be built; runs before workspaces are."""
+        """Refuses invalid apps before workspaces are built."""
 
-    # `cfg` is optional since clients of release 0.7 (NeMo-Run) call this without it
+    # `cfg` is optional because clients of release 0.7 (NeMo-Run) call this without it
     def _validate(self, app: AppDef, scheduler: str, cfg: T | None = None) -> None:
         """Refuses an app that cannot run here; by default one with a role without resource."""
         for role in app.roles:
@@ -222,32 +222,34 @@ class Scheduler(abc.ABC, Generic[T]):
     # -- looking ------------------------------------------------------------------------------
 
     def look(self, app_id: str) -> AppSnapshot | None:
-        """Hook: one question to the backend about one app; ``None`` if it does not know it.
+        """Hook: queries the backend once about one app; ``None`` if it does not know the app.
 
-        ``describe``, ``exists``, ``failed_replicas``, ``cancel``, ``delete`` and the logs follow.
+        ``describe``, ``exists``, ``failed_replicas``, ``cancel``, ``delete`` and logs use it.
         """
         msg = f"`{type(self).__qualname__}` must define `look`, or `describe` itself"
         raise NotImplementedError(msg)
 
     def look_for_logs(self, app_id: str) -> AppSnapshot | None:
-        """Hook: the roles and replicas of an app whose logs are read; by default all of ``look``.
+        """Hook: returns roles and replicas of an app whose logs are read; by default all of
+        ``look``.
 
-        States may be missing: where logs are files, the backend need not be asked for them.
+        States may be missing: if logs are files, the backend need not be queried.
         """
         return self.snapshot(app_id)
 
     def look_all(self, cfg: Mapping[str, CfgVal] | None = None) -> Iterable[AppSnapshot]:
-        """Hook: all apps of TorchX that the backend knows, the latest first, from as few questions
-        as it allows. Only ids, names and states are needed."""
+        """Hook: returns all apps of TorchX that the backend knows, latest first, with as few
+        queries as possible. Only ids, names and states are needed.
+        """
         msg = f"`{type(self).__qualname__}` must define `look_all`, or `list` itself"
         raise NotImplementedError(msg)
 
     def snapshot(self, app_id: str) -> AppSnapshot | None:
-        """The snapshot of the verb that is under way (see ``one_look``), else a new one."""
+        """Returns the snapshot of the current context (see ``one_look``), else a new one."""
         return seen(self, app_id, self.look)
 
     def describe(self, app_id: str) -> DescribeAppResponse | None:
-        """State and roles of the app; ``None`` if it is unknown or purged."""
+        """Returns state and roles of the app; ``None`` if it is unknown or purged."""
         with one_look():
             snapshot = self.snapshot(app_id)
             if snapshot is None:
@@ -255,30 +257,31 @@ class Scheduler(abc.ABC, Generic[T]):
             return to_response(_explained(self, snapshot))
 
     def describe_native(self, app_id: str) -> "AppDryRunInfo[Any] | None":
-        """The native request of the app read back; ``None`` where that is not possible."""
+        """Returns the native request of the app; ``None`` if it cannot be read back."""
         return None
 
     def recorded_request(self, app_id: str) -> "Mapping[str, Any] | None":
-        """Hook of schedulers that record what was launched: ``version``, ``app`` and ``cfg`` as
-        plain data; ``None`` if there is no record. For others the runner keeps it."""
+        """Hook of schedulers that record launches: returns ``version``, ``app`` and ``cfg`` as
+        plain data; ``None`` without a record. For other schedulers the runner stores it.
+        """
         return None
 
     def exists(self, app_id: str) -> bool:
-        """Whether the scheduler knows the app; a cancelled one as well."""
+        """Returns True if the scheduler knows the app, also a cancelled one."""
         if _defines(self, "look"):
             return self.snapshot(app_id) is not None
         return self.describe(app_id) is not None
 
     def wait_for_change(self, app_id: str, timeout_s: float) -> None:
-        """Returns when the state of the app may have changed, at the latest after the time."""
+        """Returns when the state of the app may have changed, at the latest after the timeout."""
         time.sleep(timeout_s)
 
     def wait_for_any_change(self, timeout_s: float) -> None:
-        """Returns when the state of any app may have changed, at the latest after the time."""
+        """Returns when the state of any app may have changed, at the latest after the timeout."""
         time.sleep(timeout_s)
 
     def failed_replicas(self, app_id: str, max_lines: int = 10) -> _FailedReplicas:
-        """The replicas whose latest attempt failed, the first failure first, as far as known."""
+        """Returns the replicas whose latest attempt failed, first failure first, if known."""
         with one_look():
             snapshot = self.snapshot(app_id) if _defines(self, "look") else None
             if snapshot is None:
@@ -292,15 +295,15 @@ class Scheduler(abc.ABC, Generic[T]):
             return failures.failed_replicas(explained, reader, max_lines)
 
     def cause_rules(self) -> "Sequence[Rule]":
-        """Hook: what this backend's words for waits and failures mean, the most exact first."""
+        """Hook: returns rules for messages about waits and failures, most specific first."""
         return ()
 
     def refusal_rules(self) -> "Sequence[Rule]":
-        """Hook: what this backend's words for refusing a launch mean, the most exact first."""
+        """Hook: returns rules for messages about refused launches, most specific first."""
         return ()
 
     def checkups(self, configured: "Configured | None" = None) -> "Sequence[Checkup]":
-        """Hook: what ``torchx doctor`` checks; each check runs on its own and may take seconds.
+        """Hook: returns the checks of ``torchx doctor``; each runs separately and may take seconds.
 
         Args:
             configured: options and images of the user's config files, which are checked as well.
@@ -308,7 +311,7 @@ class Scheduler(abc.ABC, Generic[T]):
         return ()
 
     def explain(self, app_id: str) -> "Explanation | None":
-        """Why the app waits, failed or was lost, from one look; ``None`` if it is unknown."""
+        """Explains why the app waits, failed or was lost; ``None`` if the app is unknown."""
         from torchx.schedulers._core import explaining
 
         with one_look():
@@ -319,11 +322,11 @@ class Scheduler(abc.ABC, Generic[T]):
             return explaining.explain(snapshot, reader, self.cause_rules())
 
     def has_look(self) -> bool:
-        """Whether verbs share one look, so that asking for more of an app costs nothing."""
+        """Returns True if calls share one snapshot, so that further queries cost nothing."""
         return _defines(self, "look")
 
     def overview(self, app_id: str) -> AppSnapshot | None:
-        """All that is known of an app, as far as ``describe`` tells where there is no ``look``."""
+        """Returns a snapshot of an app; without ``look``, as far as ``describe`` provides it."""
         if _defines(self, "look"):
             return self.snapshot(app_id)
         from torchx.schedulers._core.explaining import from_response
@@ -334,44 +337,44 @@ class Scheduler(abc.ABC, Generic[T]):
     # -- ending -------------------------------------------------------------------------------
 
     def end(self, snapshot: AppSnapshot) -> None:
-        """Hook: asks the backend for the end of an app that runs, because a user cancelled it.
+        """Hook: requests the end of a running app, because a user cancelled it.
 
-        Does not wait for it. Whoever looks later finds the app CANCELLED.
+        Does not wait for the end. Later queries find the app CANCELLED.
         """
         msg = f"`{type(self).__qualname__}` must define `end`, or `_cancel_existing` itself"
         raise NotImplementedError(msg)
 
     def end_rest(self, snapshot: AppSnapshot) -> None:
-        """Hook: ends the other replicas of an app of which one has failed for good.
+        """Hook: ends the other replicas of an app after one has failed for good.
 
-        Only called where ``features.ends_on_failure`` is false. The app ends FAILED.
+        Only called if ``features.ends_on_failure`` is False. The app ends FAILED.
         """
         self.end(snapshot)
 
     def remove(self, snapshot: AppSnapshot) -> None:
-        """Hook: ends the app if it runs and removes what the backend keeps of it."""
+        """Hook: ends the app if it runs, and removes the backend's data about it."""
         if not snapshot.terminal:
             self.end(snapshot)
 
     def look_many(self, app_ids: Sequence[str]) -> Mapping[str, AppSnapshot]:
-        """Hook: those of these apps that the backend knows, from as few questions as it allows."""
+        """Hook: returns those apps that the backend knows, with as few queries as possible."""
         looked = ((app_id, self.snapshot(app_id)) for app_id in app_ids)
         return {app_id: snapshot for app_id, snapshot in looked if snapshot is not None}
 
     def end_many(self, snapshots: Sequence[AppSnapshot]) -> Mapping[str, TorchXError]:
-        """Hook: as ``end``, of many apps in as few calls as the backend allows.
+        """Hook: like ``end``, for many apps with as few calls as possible.
 
         Returns:
-            The errors, by app id; a failure keeps no other app from being ended.
+            The errors by app id; a failure does not keep other apps from being ended.
         """
         return many.each(self.end, snapshots)
 
     def remove_many(self, snapshots: Sequence[AppSnapshot]) -> Mapping[str, TorchXError]:
-        """Hook: as ``remove``, of many apps; returns errors as ``end_many``."""
+        """Hook: like ``remove``, for many apps; returns errors like ``end_many``."""
         return many.each(self.remove, snapshots)
 
     def cancel(self, app_id: str) -> None:
-        """Asks for the end of the app and does not wait for it. An unknown app is no error."""
+        """Requests the end of the app and does not wait for it. An unknown app is not an error."""
         with one_look():
             if self.exists(app_id):
                 self._cancel_existing(app_id)
@@ -384,7 +387,7 @@ class Scheduler(abc.ABC, Generic[T]):
             self.end(snapshot)
 
     def delete(self, app_id: str) -> None:
-        """Removes the definition of the app, after cancelling it; elsewhere equals ``cancel``."""
+        """Cancels the app and removes its definition, if there is one to remove."""
         with one_look():
             if self.exists(app_id):
                 self._delete_existing(app_id)
@@ -400,11 +403,11 @@ class Scheduler(abc.ABC, Generic[T]):
             self.remove(snapshot)
 
     def end_after_failure(self, app_id: str) -> ReplicaSnapshot | None:
-        """Ends the rest of an app of which a replica has failed for good, if that is wanted and
-        the backend does not do it itself. ``Runner.wait`` calls it after each look.
+        """Ends the rest of an app after a replica has failed for good, if that is requested and the
+        backend does not do it itself. ``Runner.wait`` calls it after each query.
 
         Returns:
-            The first failure, if the app is being ended for it, by whomever; else ``None``.
+            The first failure, if the app is being ended because of it; else ``None``.
         """
         with one_look():
             snapshot = self.snapshot(app_id) if _defines(self, "look") else None
@@ -417,7 +420,7 @@ class Scheduler(abc.ABC, Generic[T]):
             return _explained(self, snapshot).fatal
 
     def needs_watcher(self, app_id: str) -> bool:
-        """Whether the rest of the app is ended after a failure only while somebody waits for it."""
+        """Returns True if a failure ends the rest of the app only while something waits for it."""
         if self.features.ends_on_failure or not _defines(self, "look"):
             return False
         snapshot = self.snapshot(app_id)
@@ -431,19 +434,19 @@ class Scheduler(abc.ABC, Generic[T]):
     # -- inside a replica -------------------------------------------------------------------
 
     def execute(self, snapshot: AppSnapshot, replica: ReplicaSnapshot, request: ExecRequest) -> int:
-        """Hook: runs a command in a replica that runs, with its environment and directory.
+        """Hook: runs a command in a running replica, with its environment and directory.
 
-        Only called where ``features.execute`` is true.
+        Only called if ``features.execute`` is True.
 
         Returns:
-            Its exit code as a shell tells it: 128 and the number of a signal that ended it.
+            Its exit code as a shell reports it: 128 plus the number of a signal that ended it.
         """
         raise cannot_execute(self.backend, replica)
 
     def open_port(
         self, snapshot: AppSnapshot, replica: ReplicaSnapshot, port: int
     ) -> "PortConnection":
-        """Hook: a new connection to a port of a replica that runs."""
+        """Hook: opens a connection to a port of a running replica."""
         raise cannot_forward(self.backend, replica, port)
 
     # -- logs ---------------------------------------------------------------------------------
@@ -451,12 +454,12 @@ class Scheduler(abc.ABC, Generic[T]):
     def read_logs(
         self, snapshot: AppSnapshot, replicas: Sequence[ReplicaKey], query: LogQuery
     ) -> Iterator[LogChunk]:
-        """Hook: whole lines of all these replicas, in the order of time as far as it is known.
+        """Hook: yields whole lines of all these replicas, by time as far as it is known.
 
-        The lines of one replica come in their order, attempt after attempt. What ``query`` asks
-        for beyond the features of the scheduler was refused before. ``since_ns`` and ``until_ns``
-        may be left to the caller, and ``tail`` is a help: more lines may be given.
-        With ``query.follow`` it returns when the app has ended and all is read.
+        The lines of one replica are in order, attempt after attempt. Queries beyond the features of
+        the scheduler were refused before. ``since_ns`` and ``until_ns`` may be left to the caller,
+        and ``tail`` is a hint: more lines may be yielded. With ``query.follow`` it ends when the
+        app has ended and everything was read.
         """
         raise self._unsupported("read_logs")
 
@@ -471,17 +474,17 @@ class Scheduler(abc.ABC, Generic[T]):
         should_tail: bool = False,
         streams: Stream | None = None,
     ) -> Iterable[str]:
-        """Lines of replica ``k`` of a role, with their newlines; all attempts in their order.
+        """Yields the lines of replica ``k`` of a role, with their newlines; all attempts in order.
 
         Args:
-            regex: only lines in which it is found.
-            since: a time without zone is local time, here and in ``until``.
-            should_tail: follow the output until the app ends, instead of what there is now.
+            regex: yield only lines that match.
+            since: earliest time; naive times are local, here and in ``until``.
+            should_tail: follow the output until the app ends, instead of the current lines only.
 
         Raises:
             UnknownApp: (a ``KeyError``) if the scheduler does not know the app.
             LogsNotFound: (a ``RuntimeError``) if it has no such role or replica.
-            UnsupportedRequest: for what the features do not declare; all of these at the call.
+            UnsupportedRequest: for undeclared features. All of these are raised at the call.
         """
         if not _has(self, "read_logs"):
             raise self._unsupported("log_iter")
@@ -504,16 +507,16 @@ class Scheduler(abc.ABC, Generic[T]):
         attempt: int | None = None,
         tail_lines: int | None = None,
     ) -> Iterator[LogBlock]:
-        """Output of several replicas, by time where lines have times; of all for ``None``.
+        """Yields the output of several replicas, of all for ``None``, by time if lines have times.
 
         Args:
             attempt: only this one, 0 is the first.
-            tail_lines: only so many of the last lines of each replica, and what is written later.
+            tail_lines: only this many of the last lines of each replica, and later ones.
 
         Raises:
             UnsupportedRequest: at the call, if the scheduler cannot merge logs.
         """
-        # an override of the published method wins over this faster way
+        # an override of the published method wins over this faster path
         if not _defines(self, "read_logs"):
             raise self._unsupported("log_blocks")
         from torchx.schedulers._core.reading import LinesWanted, log_blocks
@@ -524,7 +527,7 @@ class Scheduler(abc.ABC, Generic[T]):
         return log_blocks(self, app_id, wanted, _report_outage)
 
     def verify_logs(self, app_id: str, replicas: Sequence[ReplicaKey] | None = None) -> _LogReports:
-        """Whether every line that the replicas wrote is in the logs.
+        """Checks that every line that the replicas wrote is in the logs.
 
         Raises:
             UnsupportedRequest: if the scheduler cannot tell.
@@ -536,7 +539,7 @@ class Scheduler(abc.ABC, Generic[T]):
 
     # last: below this line `list` is the method
     def list(self, cfg: Mapping[str, CfgVal] | None = None) -> _Apps:
-        """Apps that the scheduler sees, the latest first. ``cfg`` may be ``None``."""
+        """Returns the apps that the scheduler knows, latest first. ``cfg`` may be ``None``."""
         return [to_row(snapshot) for snapshot in self.look_all(cfg)]
 
 
@@ -548,7 +551,7 @@ def _report_outage(backend: str, words: str) -> None:
 
 
 def _explained(scheduler: Scheduler[Any], snapshot: AppSnapshot) -> AppSnapshot:
-    """The snapshot with the exceptions that the first failed replicas printed."""
+    """Returns the snapshot with the exceptions that the first failed replicas printed."""
     if snapshot.fatal is None or snapshot.cancelled:
         return snapshot
     from torchx.schedulers._core.failures import with_causes
@@ -557,7 +560,7 @@ def _explained(scheduler: Scheduler[Any], snapshot: AppSnapshot) -> AppSnapshot:
 
 
 def _log_reader(scheduler: Scheduler[Any], snapshot: AppSnapshot) -> "LogReader | None":
-    """Reads the lines of one app; ``None`` where the scheduler has no logs."""
+    """Returns the reader for one app; ``None`` if the scheduler has no logs."""
     if not _has(scheduler, "read_logs") or not scheduler.features.logs:
         return None
     from torchx.schedulers._core.reading import reader_of
@@ -570,10 +573,10 @@ _VERBS = {"look": "describe", "read_logs": "log_iter"}
 
 
 def _defines(scheduler: Scheduler[Any], hook: str) -> bool:
-    """True if a scheduler is written with that hook, rather than with the verb itself.
+    """Returns True if a scheduler implements that hook, rather than the method itself.
 
-    A client's subclass that overrides the verb is asked for the verb: what it runs on may be out of
-    reach of the hook that it inherits.
+    For a client's subclass that overrides the method, the method is called: the inherited hook may
+    not be able to reach its backend.
     """
     return _has(scheduler, hook) and not _overridden_below(type(scheduler), _VERBS[hook], hook)
 
@@ -583,7 +586,7 @@ def _has(scheduler: Scheduler[Any], hook: str) -> bool:
 
 
 def _overridden_below(cls: type, method: str, hook: str) -> bool:
-    """Whether a subclass defines the method anew, below the class that defines the hook."""
+    """Returns True if a subclass overrides the method, below the class that defines the hook."""
     for base in cls.__mro__:
         if hook in base.__dict__:
             return False

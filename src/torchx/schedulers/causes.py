@@ -1,4 +1,4 @@
-"""What authors of schedulers explain apps with: codes of causes and rules for a backend's words."""
+"""For authors of schedulers: codes of causes, and rules for a backend's messages."""
 
 from ._core.causes import Cause, Evidence, Explanation, Rule
 

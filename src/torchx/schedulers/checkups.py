@@ -1,4 +1,4 @@
-"""What authors of schedulers tell ``torchx doctor`` with."""
+"""For authors of schedulers: checks and findings of ``torchx doctor``."""
 
 from ._core.checkups import (
     Checkup,

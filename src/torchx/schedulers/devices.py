@@ -6,7 +6,7 @@ from torchx.specs.api import DeviceMount
 
 
 def to_devicemounts(num_devices: int, device_type: str) -> list[DeviceMount]:
-    """One mount per device, at the same path inside and outside: ``/dev/x0``, ``/dev/x1``, …
+    """Returns one mount per device, with the same path inside and outside: ``/dev/x0``, …
 
     >>> [m.dst_path for m in to_devicemounts(2, "/dev/x")]
     ['/dev/x0', '/dev/x1']
@@ -16,12 +16,12 @@ def to_devicemounts(num_devices: int, device_type: str) -> list[DeviceMount]:
 
 
 def neuron_to_devicemounts(num_devices: int) -> list[DeviceMount]:
-    """AWS Neuron accelerators."""
+    """Returns mounts of AWS Neuron accelerators."""
     return to_devicemounts(num_devices, "/dev/neuron")
 
 
 def efa_to_devicemounts(num_devices: int) -> list[DeviceMount]:
-    """AWS Elastic Fabric Adapters."""
+    """Returns mounts of AWS Elastic Fabric Adapters."""
     return to_devicemounts(num_devices, "/dev/infiniband/uverbs")
 
 
@@ -32,7 +32,7 @@ DEVICES: dict[str, Callable[[int], list[DeviceMount]]] = {
 
 
 def get_device_mounts(devices: dict[str, int]) -> list[DeviceMount]:
-    """Mounts of all devices, in the order of the dict; warns of a name it does not know."""
+    """Returns mounts of all devices, in the order of the dict; warns of unknown names."""
     mounts: list[DeviceMount] = []
     for name, num_devices in devices.items():
         make = DEVICES.get(name)

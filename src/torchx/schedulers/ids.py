@@ -7,7 +7,7 @@ END_CANDIDATES: str = START_CANDIDATES + "012345679"
 
 
 def make_unique(name: str, string_length: int = 0) -> str:
-    """``<name>-<random id>``; a length of 0 means an id of full length.
+    """Returns ``<name>-<random id>``; a length of 0 means an id of full length.
 
     >>> make_unique("trainer").startswith("trainer-")
     True
@@ -16,7 +16,7 @@ def make_unique(name: str, string_length: int = 0) -> str:
 
 
 def random_id(max_length: int | None = None) -> str:
-    """At most ``max_length`` symbols, the first of them a consonant; about 13 without a limit.
+    """Returns at most ``max_length`` symbols, first a consonant; about 13 without a limit.
 
     >>> len(random_id(4)) <= 4
     True
@@ -36,7 +36,7 @@ def random_id(max_length: int | None = None) -> str:
 
 
 def get_len_random_id(string_length: int) -> str:
-    """An id of exactly that many symbols, as in release 0.7.
+    """Returns an id of exactly that many symbols, as in release 0.7.
 
     >>> len(get_len_random_id(4))
     4
@@ -49,5 +49,5 @@ def get_len_random_id(string_length: int) -> str:
 
 
 def random_uint64() -> int:
-    """A number from the system's entropy, so that seeding ``random`` does not repeat ids."""
+    """Returns a number from the system's entropy: seeding ``random`` must not repeat ids."""
     return int.from_bytes(os.urandom(8), "big")

@@ -13,7 +13,7 @@ _POLL_S = 0.1
 class Tee:
     """Copies what is appended to ``sources`` into ``out``, from a daemon thread.
 
-    The bytes of one source keep their order; nothing is said about the order between sources.
+    The bytes of one source keep their order; the order between sources is undefined.
     """
 
     def __init__(self, out: io.FileIO, *sources: str) -> None:

@@ -1,4 +1,4 @@
-"""What to run: apps and the roles that they are made of."""
+"""Apps and their roles: the specification of a job."""
 
 import copy
 from collections.abc import Iterator
@@ -21,23 +21,23 @@ logger = get_logger("torchx.specs.api")
 
 @light_dataclass
 class Role:
-    """Identical replicas that do one duty within an app.
+    """A set of identical replicas with one task within an app.
 
     >>> Role("trainer", "my_image", entrypoint="python", args=["-m", "train"]).num_replicas
     1
 
     Args:
         image: what is installed where the replicas run: a container image, a path, ...
-        min_replicas: how few replicas will do, for elastic jobs; ``None`` means ``num_replicas``.
+        min_replicas: least number of replicas, for elastic jobs; ``None`` means ``num_replicas``.
         entrypoint: the program.
         args: its arguments; may hold ``macros``.
         env: environment variables; values may hold ``macros``.
-        max_retries: how often to start again before giving up.
-        retry_policy: what is started again.
+        max_retries: number of retries before giving up.
+        retry_policy: what a retry restarts.
         resource: requirements of each replica.
         port_map: names of ports.
         metadata: for the scheduler, by ``$scheduler.$key``; may hold ``macros``.
-        workspace: local code that goes along.
+        workspace: local code that is sent along.
         overrides: deprecated; producers of attributes, run when the attribute is first read.
     """
 
@@ -100,7 +100,7 @@ class AppDef:
         """The role of that name.
 
         Raises:
-            UnknownName: (a ``KeyError``) if there is none; it names those that there are.
+            UnknownName: (a ``KeyError``) if there is none; the message lists the existing ones.
         """
         for role in self.roles:
             if role.name == name:
@@ -121,10 +121,10 @@ class AppDef:
 
 
 def copy_role(role: Role, own: tuple[str, ...] = ()) -> Role:
-    """A copy that may be changed without changing the role; lazy values stay shared.
+    """Returns an independent copy of the role; lazy values stay shared.
 
     Args:
-        own: fields that the caller replaces in the copy, which need not be copied.
+        own: fields that the caller replaces in the copy, so that they are not copied.
     """
     raw = vars(role)
     copied = _same_fields(role, raw)
@@ -150,7 +150,7 @@ def copy_role(role: Role, own: tuple[str, ...] = ()) -> Role:
 
 
 def _shares_overrides(role: Role) -> bool:
-    """Whether a copy shares what it is overridden with: values that are still to be found."""
+    """Returns True if a copy shares its overrides: values that are still to be produced."""
     if not role.__dict__["overrides"]:
         return False
     from torchx.specs._overrides import has_overrides
@@ -162,7 +162,7 @@ def _shares_overrides(role: Role) -> bool:
 
 
 def _same_fields(role: Role, raw: dict[str, Any]) -> Role:
-    """A role with the same fields; `copy.copy` goes a long way round for that."""
+    """Returns a role with the same fields, faster than `copy.copy` does."""
     if type(role) is not Role:
         return copy.copy(role)
     copied = object.__new__(Role)
@@ -186,7 +186,7 @@ _ROLE_FIELDS = frozenset(Role.__dataclass_fields__)
 
 
 def copy_app(app: AppDef) -> AppDef:
-    """A copy that may be changed without changing the app; lazy values of roles stay shared."""
+    """Returns an independent copy of the app; lazy values of roles stay shared."""
     copied = copy.copy(app)
     copied.roles = [copy_role(role) for role in app.roles]
     copied.metadata = copy.deepcopy(app.metadata) if app.metadata else {}

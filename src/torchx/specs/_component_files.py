@@ -16,10 +16,10 @@ _lock = threading.RLock()
 
 
 def load_file(path: str) -> ModuleType:
-    """The module of a component file; the same file gives the same module.
+    """Loads the module of a component file; the same file gives the same module.
 
-    A file inside a package is imported as part of it, so that relative imports work; any other one
-    under its own name. The folder that imports need is appended to ``sys.path``.
+    A file inside a package is imported as part of it, so that relative imports work; any other file
+    under its own name. The folder needed by its imports is appended to ``sys.path``.
 
     Raises:
         FileNotFoundError: if there is no such file. Errors while importing it propagate.
@@ -54,7 +54,7 @@ def _loaded(absolute: str) -> ModuleType | None:
 
 
 def _package_of(absolute: str) -> tuple[str, str]:
-    """Dotted name of the package around a file, and the folder above its top; ``""`` if none."""
+    """Returns the dotted name of a file's package, and the folder above it; ``""`` if none."""
     folder = os.path.dirname(absolute)
     parts: list[str] = []
     while os.path.isfile(os.path.join(folder, "__init__.py")):
@@ -67,7 +67,7 @@ def _package_of(absolute: str) -> tuple[str, str]:
 
 
 def _load_in_package(absolute: str, package: str, stem: str, top: str) -> ModuleType | None:
-    """``None`` if the package cannot be imported here, because something it needs is missing."""
+    """Imports a file as part of its package; ``None`` if a dependency of the package is missing."""
     with _Restore() as restore:
         if top not in sys.path:
             sys.path.append(top)
@@ -110,7 +110,7 @@ def _free_name(stem: str) -> str:
 
 
 def _importable(name: str) -> bool:
-    """Whether an import of that name should find another module than the file."""
+    """Returns True if importing that name would find a module other than the file."""
     return name in sys.stdlib_module_names or name == "torchx"
 
 
@@ -146,7 +146,7 @@ def _load_packaged_source(path: str) -> ModuleType:
 
 
 class _Restore:
-    """Undoes changes to ``sys.modules`` and ``sys.path`` unless told to keep them."""
+    """Undoes changes to ``sys.modules`` and ``sys.path`` unless they are to be kept."""
 
     def __enter__(self) -> "_Restore":
         self.keep = False

@@ -1,4 +1,4 @@
-"""Components in modules: all in a module and below it, and those that packages register."""
+"""Finds components in modules: in a module and its submodules, and those of packages."""
 
 import abc
 import importlib
@@ -22,9 +22,9 @@ class _Component:
     """A component that was found.
 
     Args:
-        name: what it was found by.
+        name: name by which it was found.
         fn_name: name in its module.
-        validation_errors: what is wrong with it, if anything.
+        validation_errors: its problems, if any.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class _Component:
 
     @property
     def description(self) -> str:
-        """What its docstring says first; read when it is asked for, which takes a while."""
+        """The first sentence of its docstring, read on first access, which takes a while."""
         from torchx.specs._docstrings import get_fn_docstring
 
         return get_fn_docstring(self.fn)[0]
@@ -51,14 +51,14 @@ class ComponentsFinder(abc.ABC):
 
     @abc.abstractmethod
     def find(self, validators: "list[ComponentFunctionValidator] | None") -> list[_Component]:
-        """All of them, also those with validation errors."""
+        """Returns all components, also those with validation errors."""
 
 
 def module_relname(module: ModuleType, relative_to: ModuleType) -> str:
-    """Name of a module below another one; ``""`` for itself.
+    """Returns the name of a module relative to another one; ``""`` for itself.
 
     Raises:
-        ValueError: if it is not below it.
+        ValueError: if it is not a submodule.
     """
     name, base = module.__name__, relative_to.__name__
     if name == base:
@@ -70,20 +70,20 @@ def module_relname(module: ModuleType, relative_to: ModuleType) -> str:
 
 
 def is_package(module: ModuleType) -> bool:
-    """Whether the module can hold others."""
+    """Returns True if the module can have submodules."""
     return hasattr(module, "__path__")
 
 
 def is_namespace_package(module: ModuleType) -> bool:
-    """Whether the module is a package without a file of its own."""
+    """Returns True if the module is a package without a file of its own."""
     return is_package(module) and getattr(module, "__file__", None) is None
 
 
 class ModuleComponentsFinder(ComponentsFinder):
-    """Finds the functions in a module and all that is below it.
+    """Finds the functions in a module and its submodules.
 
     Args:
-        group: put in front of the components' names.
+        group: prefix of the components' names.
     """
 
     def __init__(self, module: str | ModuleType, group: str) -> None:
@@ -91,14 +91,14 @@ class ModuleComponentsFinder(ComponentsFinder):
         self.group = group
 
     def find(self, validators: "list[ComponentFunctionValidator] | None") -> list[_Component]:
-        """Functions that are only imported are found with a validation error."""
+        """Returns the components; functions that are only imported have a validation error."""
         found = []
         for module in self.modules():
             found += self._in_module(module, validators)
         return found
 
     def modules(self) -> Iterator[ModuleType]:
-        """The module and all below it, each imported when it is its turn."""
+        """Yields the module and its submodules, each imported when it is reached."""
         return self._modules(self.base_module)
 
     def _modules(self, module: ModuleType) -> Iterator[ModuleType]:
@@ -139,7 +139,7 @@ class ModuleComponentsFinder(ComponentsFinder):
 
 
 def _import_plugin(name: str) -> ModuleType:
-    """Imports a module as foreign code, which takes time that our own modules need not cost."""
+    """Imports a module as foreign code, which is slower and not needed for our own modules."""
     if name.partition(".")[0] == "torchx":
         return importlib.import_module(name)
     from torchx._startup.foreign_code import importing_plugin
@@ -161,14 +161,14 @@ def _component(
 def problems_of(
     path: str, fn_name: str, validators: "list[ComponentFunctionValidator] | None"
 ) -> list[str]:
-    """What is wrong with a component of a file. The built-in ones need no check, nor its import."""
+    """Returns the problems of a component in a file. Built-in ones need no check."""
     from torchx.specs.file_linter import validate
 
     return [message.description for message in validate(path, fn_name, validators)]
 
 
 class Registration:
-    """One entry point of the group: a module, and what its components' names begin with."""
+    """An entry point of the group: a module, and the prefix of its components' names."""
 
     def __init__(self, key: str, load: Callable[..., Any]) -> None:
         self._key = key
@@ -176,7 +176,7 @@ class Registration:
         self._prefix = "" if key.startswith("_") else key
 
     def find(self, validators: "list[ComponentFunctionValidator] | None") -> list[_Component]:
-        """All components; none, and a warning, if the module cannot be imported."""
+        """Returns all components; none, with a warning, if the module cannot be imported."""
         try:
             base = self._base()
         except Exception as err:  # noqa: BLE001 - any code may run at import
@@ -187,12 +187,12 @@ class Registration:
     def find_one(
         self, name: str, validators: "list[ComponentFunctionValidator] | None"
     ) -> _Component | None:
-        """The component of that name if it is here; imports no module but those it is in.
+        """Returns the component of that name if it is here; imports only the modules it is in.
 
         Raises:
             ComponentNotFoundException: if the module it would be in cannot be imported. Without a
-                prefix any name might be here, so that there is a warning instead.
-            AssertionError: if the entry point does not name a module, likewise.
+            prefix any name might be here, so only a warning is logged. AssertionError: if the entry
+            point does not name a module, likewise.
         """
         rest = name
         if self._prefix:
@@ -254,10 +254,10 @@ class Registration:
 
 
 def component_module(key: str, made: object) -> ModuleType:
-    """The module that an entry point for components gives, itself or by its name.
+    """Returns the module of an entry point for components, given as module or name.
 
     Raises:
-        AssertionError: if it gives something else. Errors while importing it propagate.
+        AssertionError: if it is something else. Errors while importing it propagate.
     """
     assert isinstance(made, (str, ModuleType)), (
         f"entry point `{key}` of `{_GROUP}` must be a module or its name, got {type(made)}"

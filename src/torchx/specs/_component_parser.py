@@ -12,7 +12,7 @@ from torchx.util._terminal import fitted_help, fitted_to, help_lines, help_width
 class TorchXArgumentHelpFormatter(
     argparse.RawDescriptionHelpFormatter, argparse.MetavarTypeHelpFormatter
 ):
-    """Keeps the description's line breaks, shows types, and says what is required."""
+    """Keeps the description's line breaks, and shows types and required options."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class TorchXArgumentHelpFormatter(
 
 
 class ComponentParser(argparse.ArgumentParser):
-    """Reads the docstring of the component only when help is asked for."""
+    """Parses a component's arguments; reads its docstring only if help is requested."""
 
     component: Callable[..., Any]
 

@@ -1,7 +1,7 @@
-"""Values that stand for something that is not there."""
+"""Placeholders for missing values."""
 
 ALL = "all"
-"""The pseudo backend that means every scheduler."""
+"""The pseudo backend that stands for every scheduler."""
 MISSING = "<MISSING>"
 """A required text that was not given."""
 NONE = "<NONE>"

@@ -1,12 +1,12 @@
-"""Reads what the docstring of a component says of it and of its parameters."""
+"""Reads the descriptions of a component and its parameters from its docstring."""
 
 from collections.abc import Callable
 
 
 def get_fn_docstring(fn: Callable[..., object]) -> tuple[str, dict[str, str]]:
-    """Description of a function and of each of its parameters, from its Google-style docstring.
+    """Returns the description of a function and of each parameter, from its Google-style docstring.
 
-    A parameter that is not described has a single space. Works for classes, too.
+    The description of an undocumented parameter is a single space. Works for classes, too.
     """
     default = (
         f"{getattr(fn, '__name__', 'component')} TIP: improve this help string by adding a"

@@ -1,4 +1,4 @@
-"""A request that has been built and not been sent."""
+"""A request that was built but not sent."""
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypeVar

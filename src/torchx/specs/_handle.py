@@ -1,4 +1,4 @@
-"""Handles: the URIs by which running apps are addressed."""
+"""Handles: the URIs that identify apps."""
 
 from typing import NamedTuple
 
@@ -34,7 +34,7 @@ def parse_app_handle(app_handle: AppHandle) -> ParsedAppHandle:
     ParsedAppHandle(scheduler_backend='k8s', session_name='', app_id='foo_bar')
 
     Raises:
-        MalformedAppHandleException: if it is none.
+        MalformedAppHandleException: if the text is not a handle.
     """
     scheduler, separator, rest = app_handle.partition("://")
     session, slash, app_id = rest.rpartition("/")

@@ -13,10 +13,11 @@ _MACROS = ("app_id", "replica_id", "rank0_env", "img_root")
 
 
 def compose_app(config_dir: str, config_name: str, overrides: list[str]) -> specs.AppDef:
-    """The app that the node ``app`` of a config describes.
+    """Builds the app that the node ``app`` of a config describes.
 
     Raises:
-        NotInstalled: (a ``ModuleNotFoundError``) if hydra is missing; says how to install it.
+        NotInstalled: (a ``ModuleNotFoundError``) if hydra is missing; the message has the install
+        command.
     """
     try:
         from hydra import compose, initialize_config_dir
@@ -36,13 +37,13 @@ def compose_app(config_dir: str, config_name: str, overrides: list[str]) -> spec
 
 
 def _token(name: str) -> str:
-    """Stands for a macro while hydra, to which ``${...}`` means something else, is at work."""
+    """Returns the token that replaces a macro for hydra, where ``${...}`` means something else."""
     return f"<torchx macro {name}>"
 
 
 def _with_macros(value: Any) -> Any:
-    """The value with the tokens in its texts replaced by the macros that they stand for."""
-    if type(value) is str:  # not the enums that are texts too
+    """Replaces the tokens in a value's texts by their macros."""
+    if type(value) is str:  # but not enums that are also texts
         for name in _MACROS:
             value = value.replace(_token(name), getattr(macros, name))
         return value

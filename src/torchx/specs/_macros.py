@@ -1,4 +1,4 @@
-"""Placeholders in a role that the scheduler fills in, replica by replica."""
+"""Placeholders in a role that the scheduler fills in for each replica."""
 
 import copy
 from collections.abc import Collection
@@ -30,7 +30,7 @@ class macros:
 
     @light_dataclass
     class Values:
-        """What the placeholders stand for in one replica."""
+        """The values of the placeholders for one replica."""
 
         img_root: str
         app_id: str
@@ -39,7 +39,7 @@ class macros:
         base_img_root: str = "DEPRECATED"
 
         def apply(self, role: Role) -> Role:
-            """A copy of the role with the placeholders filled in; the role is left as it is."""
+            """Returns a copy of the role with the placeholders filled in."""
             values = self.to_dict()
             copied = copy_role(role, own=("args", "env", "metadata"))
             fields = vars(copied)
@@ -50,11 +50,11 @@ class macros:
             return copied
 
         def substitute(self, arg: str) -> str:
-            """The text with its placeholders filled in; unknown ones stay as they are."""
+            """Returns the text with its placeholders filled in; unknown ones are kept."""
             return _fill(arg, self.to_dict())
 
         def to_dict(self) -> dict[str, Any]:
-            """The values by name."""
+            """Returns the values by name."""
             return {
                 "img_root": self.img_root,
                 "app_id": self.app_id,
@@ -65,9 +65,9 @@ class macros:
 
 
 class MacroPlan:
-    """Says once for a role which arguments and variables hold placeholders.
+    """The arguments and variables of a role that hold placeholders, found once per role.
 
-    What is left to do for each replica is to fill in those, which matters with 10,000 of them.
+    Only those are then filled in for each replica, which matters for 10,000 replicas.
     """
 
     def __init__(self, role: Role) -> None:
@@ -77,7 +77,7 @@ class MacroPlan:
         self._varying_env = [name for name, value in role.env.items() if "$" in value]
 
     def args(self, values: macros.Values) -> list[str]:
-        """The arguments of one replica, a list of its own."""
+        """Returns the arguments of one replica, as a new list."""
         args = list(self._args)
         if self._varying_args:
             known = values.to_dict()
@@ -86,7 +86,7 @@ class MacroPlan:
         return args
 
     def env(self, values: macros.Values) -> dict[str, str]:
-        """The environment of one replica, a dict of its own."""
+        """Returns the environment of one replica, as a new dict."""
         env = dict(self._env)
         if self._varying_env:
             known = values.to_dict()
@@ -109,7 +109,7 @@ def _fill_metadata(value: Any, values: dict[str, Any]) -> Any:
 
 
 def _fill(text: str, values: dict[str, Any]) -> str:
-    """``string.Template(text).safe_substitute(values)``, an order of magnitude faster."""
+    """Does ``string.Template(text).safe_substitute(values)``, an order of magnitude faster."""
     if not isinstance(text, str) or "$" not in text:
         return text
     parts = _parsed.get(text)
@@ -133,7 +133,7 @@ _MOST_PARSED = 4096
 
 
 def _parse(text: str, known: Collection[str]) -> list[str]:
-    """Literal pieces at even places, names of placeholders between them."""
+    """Splits a text: literal pieces at even indices, names of placeholders at odd ones."""
     out = [""]
     parts = text.split("$")
     out[-1] += parts[0]
@@ -154,7 +154,7 @@ def _parse(text: str, known: Collection[str]) -> list[str]:
 
 
 def _placeholder(part: str) -> tuple[str, str]:
-    """The name that what follows a ``$`` begins with, and what comes after; ``""`` for none."""
+    """Splits the text after a ``$`` into the placeholder's name, ``""`` if none, and the rest."""
     if part.startswith("{"):
         name, brace, rest = part[1:].partition("}")
         return (name, rest) if brace else ("", part)

@@ -1,4 +1,4 @@
-"""File systems and devices that a replica gets, and the text form of them."""
+"""Mounts: file systems and devices of a replica, and their text form."""
 
 import os
 from enum import Enum
@@ -8,7 +8,7 @@ from torchx.errors import InvalidInput, MissingMountOption, UnknownName
 
 
 class MountType(str, Enum):
-    """What kind of thing is mounted."""
+    """The kinds of mounts."""
 
     BIND = "bind"
     VOLUME = "volume"

@@ -13,7 +13,7 @@ ResourceFactory = Callable[[], Resource]
 
 
 class _NamedResourcesLibrary:
-    """Named resources of all sources, found on first use; later sources override earlier ones."""
+    """Named resources from all sources, loaded on first use; later sources win."""
 
     def __init__(self) -> None:
         self._factories: dict[str, ResourceFactory] | None = None
@@ -41,7 +41,7 @@ class _NamedResourcesLibrary:
             return self._factories
 
     def reset(self) -> None:
-        """Forgets what was found; the next access looks again."""
+        """Clears the cache; the next access searches again."""
         from torchx._startup.plugin_lookup import discovery_lock
 
         with discovery_lock:
@@ -55,7 +55,7 @@ class _NamedResourcesLibrary:
         return sorted(known for known in factories if known.casefold() == folded)
 
     def find(self, name: str) -> Resource:
-        """The resource of that name, a new object each time.
+        """Returns the resource of that name, a new object each time.
 
         Raises:
             UnknownName: (a ``KeyError``) if there is none, or if only the case differs from more
@@ -98,11 +98,11 @@ class _NamedResourcesLibrary:
         return iter(self._load())
 
     def keys(self) -> KeysView[str]:
-        """All names."""
+        """Returns all names."""
         return self._load().keys()
 
     def items(self) -> Iterator[tuple[str, Resource]]:
-        """All names with their resources, each made when it is its turn."""
+        """Yields all names with their resources, each created when it is reached."""
         for name in list(self._load()):
             yield name, self._make(name)
 
@@ -151,7 +151,7 @@ def _plugins() -> Mapping[str, ResourceFactory]:
 
 
 named_resources = _NamedResourcesLibrary()
-"""All named resources; ``resource(h=name)`` is the way to look one up."""
+"""All named resources; use ``resource(h=name)`` to look one up."""
 
 
 def get_named_resources(res: str) -> Resource:
@@ -166,7 +166,7 @@ def resource(
     memMB: int | None = None,
     h: str | None = None,
 ) -> Resource:
-    """A resource by name, or by numbers (cpu 2, gpu 0 and 1024 MB where they are not given).
+    """Returns a resource by name, or by numbers (defaults: 2 CPUs, no GPU, 1024 MB).
 
     >>> resource(cpu=4, gpu=1, memMB=8192)
     Resource(cpu=4, gpu=1, memMB=8192, capabilities={}, devices={}, tags={})

@@ -37,7 +37,7 @@ class cases:
 
 
 def get_type_name(tp: Any) -> str:
-    """Name of a type for people: ``list[str]`` is ``list``."""
+    """Returns the display name of a type: ``list`` for ``list[str]``."""
     if getattr(tp, "__module__", None) == "typing":
         return str(tp)
     return str(getattr(tp, "__name__", tp))
@@ -49,7 +49,7 @@ def _parameters(tp: Any) -> tuple[Any, tuple[Any, ...]]:
 
 @light_dataclass
 class runopt:
-    """One option of a scheduler.
+    """An option of a scheduler.
 
     Args:
         default: value if none is given; ``None`` means none.
@@ -63,16 +63,16 @@ class runopt:
 
     @property
     def is_type_list_of_str(self) -> bool:
-        """Whether values are lists."""
+        """True if values are lists."""
         return _parameters(self.opt_type) == (list, (str,))
 
     @property
     def is_type_dict_of_str(self) -> bool:
-        """Whether values are mappings."""
+        """True if values are mappings."""
         return _parameters(self.opt_type) == (dict, (str, str))
 
     def cast_to_type(self, value: str) -> CfgVal:
-        """Reads a value from its text.
+        """Converts a text to a value of this option's type.
 
         Raises:
             ValueError: if the text is not of this option's type.
@@ -91,7 +91,7 @@ class runopt:
 
 
 class _LazilyDescribed(runopt):
-    """An option whose help is made when it is asked for, as most commands show none."""
+    """An option whose help is built on first access, because most commands show none."""
 
     def __init__(
         self, default: CfgVal, opt_type: Any, is_required: bool, describe: Callable[[], str]
@@ -103,7 +103,7 @@ class _LazilyDescribed(runopt):
 
     @cached_property
     def help(self) -> str:  # type: ignore[override]  # read once, an attribute then
-        """The text."""
+        """The help text."""
         return self._describe()
 
 
@@ -171,11 +171,11 @@ class runopts:
         """Adds an option, or replaces it.
 
         Args:
-            help: its text, or what gives it when it is asked for.
+            help: the help text, or a function that returns it when needed.
 
         Raises:
             ValueError: if a required option has a default.
-            TypeError: if the default is not of the type.
+            TypeError: if the default is not of that type.
         """
         if required and default is not None:
             msg = f"Required option: {cfg_key} must not specify default value. Given: {default}"
@@ -193,19 +193,19 @@ class runopts:
         )
 
     def canonical_key(self, name: str) -> str | None:
-        """The spelling under which an option is registered; ``None`` if it is not."""
+        """Returns the spelling under which an option is registered; ``None`` if it is not."""
         if name in self._opts:
             return name
         snake = cases.camel_to_snake(name)
         return snake if snake in self._opts else None
 
     def get(self, name: str) -> runopt | None:
-        """The option; ``None`` if there is none. Takes camelCase, too."""
+        """Returns the option; ``None`` if there is none. Accepts camelCase, too."""
         key = self.canonical_key(name)
         return None if key is None else self._opts[key]
 
     def update(self, other: "runopts") -> None:
-        """Takes over the options of the other."""
+        """Adds the options of the other."""
         self._opts.update(other._opts)
 
     def __or__(self, other: "runopts") -> "runopts":
@@ -220,7 +220,7 @@ class runopts:
         """Checks the values given and fills in defaults.
 
         Args:
-            ignore_unknown: let options that are not registered pass as they are.
+            ignore_unknown: pass options that are not registered through unchanged.
 
         Raises:
             InvalidRunConfigException: for an unknown, missing or ill-typed option.
@@ -243,7 +243,7 @@ class runopts:
         return resolved
 
     def cfg_from_str(self, cfg_str: str) -> dict[str, CfgVal]:
-        """Reads ``key=value`` pairs, separated by ``,`` or ``;``. Unknown keys are left out.
+        """Parses ``key=value`` pairs, separated by ``,`` or ``;``. Unknown keys are left out.
 
         >>> opts = runopts()
         >>> opts.add("tags", type_=list[str], help="tags")
@@ -279,7 +279,7 @@ class runopts:
     def cfg_from_json_repr(
         self, json_repr: str, *, ignore_unknown: bool = False
     ) -> dict[str, CfgVal]:
-        """Reads a JSON object. Types are checked by ``resolve``, not here.
+        """Parses a JSON object. Types are checked by ``resolve``, not here.
 
         Args:
             ignore_unknown: leave out options that are not registered.
@@ -344,7 +344,7 @@ class runopts:
         return f"Unknown run option `{name}`. Valid options are: {valid}{self.suggestion(name)}"
 
     def suggestion(self, name: str) -> str:
-        """A hint at a similar option, to be put behind a sentence; empty if there is none."""
+        """Returns a hint at a similar option, to append to a sentence; empty if there is none."""
         hint = did_you_mean(cases.camel_to_snake(name), self._opts)
         return f".{hint}" if hint else ""
 

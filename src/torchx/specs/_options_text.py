@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def format_options(opts: "runopts") -> str:
-    """Usage, then the required and the optional options with their help."""
+    """Returns the usage, then the required and the optional options with their help."""
     required = [(key, opt) for key, opt in opts if opt.is_required]
     optional = [(key, opt) for key, opt in opts if not opt.is_required]
     usage = [f"{k}={k.upper()}" for k, _ in required] + [f"[{k}={k.upper()}]" for k, _ in optional]

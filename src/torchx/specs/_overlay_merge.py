@@ -1,4 +1,4 @@
-"""How overlays are merged into requests: by plain keys, and by ``PUT``, ``DEL`` and ``JOIN``."""
+"""Merges overlays into requests: by plain keys, and by ``PUT``, ``DEL`` and ``JOIN``."""
 
 import copy
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ _ABSENT = object()
 
 
 def PUT(key: str) -> str:
-    """Key of an overlay that replaces the field instead of merging into it.
+    """Returns the key of an overlay that replaces the field instead of merging into it.
 
     >>> base = {"tags": ["old"]}
     >>> apply_overlay(base, {PUT("tags"): ["new"]})
@@ -26,7 +26,7 @@ def PUT(key: str) -> str:
 
 
 def DEL(key: str) -> str:
-    """Key of an overlay that removes the field; its value is ignored.
+    """Returns the key of an overlay that removes the field; its value is ignored.
 
     >>> base = {"keep": 1, "drop": 2}
     >>> apply_overlay(base, {DEL("drop"): None})
@@ -37,7 +37,7 @@ def DEL(key: str) -> str:
 
 
 def JOIN(key: str, *, on: str) -> str:
-    """Key of an overlay that merges the items of a list which agree in the field ``on``.
+    """Returns the key of an overlay that merges list items with equal values of ``on``.
 
     >>> base = {"containers": [{"name": "main", "image": "v1"}]}
     >>> apply_overlay(base, {JOIN("containers", on="name"): [{"name": "main", "cpu": 1}]})
@@ -58,7 +58,7 @@ def _is_operator(key: Any) -> bool:
 
 
 def field_of(key: str) -> str:
-    """The field that a key speaks of."""
+    """Returns the field of a key."""
     if key.startswith(_PUT):
         return key[len(_PUT) :]
     if key.startswith(_DEL):
@@ -69,15 +69,14 @@ def field_of(key: str) -> str:
 
 
 def apply_overlay(base: dict[str, Any], overlay: Overlay, *, _resolve: bool = True) -> None:
-    """Merges an overlay into a request, in place. The overlay is left as it is.
+    """Merges an overlay into a request, in place. The overlay is not changed.
 
     Args:
         _resolve: internal; ``False`` keeps operators as keys, for overlays that accumulate.
 
     Raises:
         TypeError: if a container meets something else, or a JOIN finds no list of dicts. The
-            request is as it was then.
-        ValueError: if a JOIN key is malformed.
+        request is not changed then. ValueError: if a JOIN key is malformed.
     """
     _commit(base, merge(base, overlay, _resolve))
 
@@ -94,7 +93,7 @@ def _commit(base: dict[str, Any], merged: dict[str, Any]) -> None:
 
 
 def merge(base: dict[str, Any], overlay: Overlay, resolve: bool) -> dict[str, Any]:
-    """A new dict; what the overlay does not touch is shared with ``base``."""
+    """Returns a new dict; parts that the overlay does not touch are shared with ``base``."""
     merged = dict(base)
     operators: dict[str, list[str]] = {}
     for key in merged:
@@ -145,7 +144,7 @@ def _merge_value(key: str, held: Any, value: Any, resolve: bool) -> Any:
 def _join(
     merged: dict[str, Any], stored: list[str], key: str, value: Any, resolve: bool
 ) -> list[Any]:
-    """The list that a JOIN gives, from what is there under the field and under stored keys."""
+    """Returns the result of a JOIN, from the values of the field and of stored keys."""
     field, colon, on = key[len(_JOIN) :].partition(":")
     if not colon or not on or not field:
         msg = f"malformed JOIN key: `{key}`, expected format from JOIN(field, on=key)"

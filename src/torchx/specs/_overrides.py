@@ -1,4 +1,4 @@
-"""Deprecated lazy attributes of roles: values that are produced when they are first read."""
+"""Deprecated lazy attributes of roles: values that are produced on first read."""
 
 import asyncio
 import inspect
@@ -12,7 +12,7 @@ _creating_lock = threading.Lock()
 
 
 class Resolved:
-    """A produced value in the place of its producer; calling it gives the value."""
+    """A produced value that replaces its producer; calling it returns the value."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -36,12 +36,12 @@ class _Lock:
 
 
 def has_overrides(overrides: dict[str, Any]) -> bool:
-    """Whether the dict holds anything but its lock."""
+    """Returns True if the dict holds anything but its lock."""
     return bool(overrides) and (len(overrides) > 1 or LOCK_KEY not in overrides)
 
 
 def resolve(overrides: dict[str, Any], name: str) -> Any:
-    """The value for an attribute; its producer runs once, also with many threads reading."""
+    """Returns the value of an attribute; its producer runs once, also if many threads read it."""
     entry = overrides[name]
     if isinstance(entry, Resolved):
         return entry.value
@@ -65,7 +65,7 @@ def _lock_of(overrides: dict[str, Any]) -> Any:
 
 
 def _result_of(awaitable: Awaitable[Any]) -> Any:
-    """Runs an awaitable to its end from synchronous code, wherever its loop is."""
+    """Runs an awaitable to completion from synchronous code, on whichever loop it needs."""
     try:
         current: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
     except RuntimeError:
@@ -92,7 +92,7 @@ def _run_fresh(awaitable: Awaitable[Any]) -> Any:
 
 
 def _on_thread(call: Callable[[Any], Any], awaitable: Awaitable[Any]) -> Any:
-    """Runs the call on a thread of its own, since this one's loop is busy."""
+    """Runs the call on another thread, because this thread's loop is busy."""
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(1) as pool:

@@ -1,4 +1,4 @@
-"""What a replica needs of a machine."""
+"""Resources: the requirements of a replica."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ class Resource:
         gpu: GPUs.
         memMB: memory in MB.
         capabilities: further properties of the hardware, interpreted by schedulers.
-        devices: how many of each named device, ``{"vpc.amazonaws.com/efa": 1}`` for one.
+        devices: number of each named device, for example ``{"vpc.amazonaws.com/efa": 1}``.
         tags: not interpreted by schedulers.
     """
 
@@ -31,7 +31,7 @@ class Resource:
 
     @staticmethod
     def copy(original: "Resource", **capabilities: Any) -> "Resource":
-        """A resource with these capabilities added; it shares nothing with the original."""
+        """Returns an independent copy of a resource with these capabilities added."""
         return Resource(
             cpu=original.cpu,
             gpu=original.gpu,
@@ -42,14 +42,14 @@ class Resource:
         )
 
     def is_fractional(self) -> bool:
-        """Whether this is a slice of a larger named resource."""
+        """True if this is a fraction of a larger named resource."""
         return bool(self.tags.get(IS_FRACTIONAL_TAG))
 
     def get_resource_name(self) -> str | None:
-        """Name under which the resource is registered; ``None`` if it was made by hand."""
+        """Returns the name under which the resource is registered; ``None`` if it has none."""
         name = self.tags.get(RESOURCE_NAME_TAG)
         return None if name is None else str(name)
 
 
 NULL_RESOURCE = Resource(cpu=-1, gpu=-1, memMB=-1)
-"""Stands for: the resource does not matter."""
+"""Placeholder for: any resource."""

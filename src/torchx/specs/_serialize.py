@@ -1,4 +1,4 @@
-"""Apps as plain JSON data and back, for records on disk."""
+"""Converts apps to plain JSON data and back, for records on disk."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ _MOUNTS: dict[str, type[BindMount] | type[VolumeMount] | type[DeviceMount]] = {
 
 
 def app_to_json(app: AppDef) -> dict[str, Any]:
-    """The app as plain data; lazy values are produced, odd values in metadata become text."""
+    """Returns the app as plain data; lazy values are produced, other objects become text."""
     return {
         "name": app.name,
         "metadata": _plain(app.metadata),
@@ -26,7 +26,7 @@ def app_to_json(app: AppDef) -> dict[str, Any]:
 
 
 def app_from_json(data: dict[str, Any]) -> AppDef:
-    """The app that ``app_to_json`` made the data from."""
+    """Rebuilds the app from the data of ``app_to_json``."""
     roles = [_role_from_json(role) for role in data["roles"]]
     return AppDef(data["name"], roles, data["metadata"])
 

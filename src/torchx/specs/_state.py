@@ -1,10 +1,10 @@
-"""States of apps and replicas, and what a retry restarts."""
+"""States of apps and replicas, and retry policies."""
 
 from enum import Enum
 
 
 class RetryPolicy(str, Enum):
-    """What is started again when a replica fails. Every scheduler supports ``APPLICATION``."""
+    """The scope of a retry after a replica fails. Every scheduler supports ``APPLICATION``."""
 
     REPLICA = "REPLICA"
     """The replica alone."""
@@ -29,7 +29,7 @@ class AppState(int, Enum):
     UNKNOWN = 7
 
     def __str__(self) -> str:
-        return self._name_  # `name` is a property that takes three times as long
+        return self._name_  # `name` is a property that is three times slower
 
     def __repr__(self) -> str:
         return f"{self.name} ({self.value})"
@@ -42,7 +42,7 @@ ReplicaState = AppState
 
 
 def is_terminal(state: AppState) -> bool:
-    """Whether the state is final.
+    """Returns True if the state is final.
 
     >>> is_terminal(AppState.RUNNING)
     False
@@ -51,5 +51,5 @@ def is_terminal(state: AppState) -> bool:
 
 
 def is_started(state: AppState) -> bool:
-    """Whether the app has started, and perhaps ended."""
+    """Returns True if the app has started, also if it has ended since."""
     return state == AppState.RUNNING or is_terminal(state)

@@ -1,4 +1,4 @@
-"""How an app and its replicas are doing."""
+"""The status of an app and its replicas."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ class RoleStatus:
     replicas: list[ReplicaStatus]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data; a replica's state is the enum, which JSON writes as a number."""
+        """Returns plain data; a replica's state is the enum, which JSON writes as a number."""
         return {"role": self.role, "replicas": [asdict(replica) for replica in self.replicas]}
 
 
@@ -61,7 +61,7 @@ class AppStatus:
     roles: list[RoleStatus] = field(default_factory=list)
 
     def is_terminal(self) -> bool:
-        """Whether the state is final."""
+        """Returns True if the state is final."""
         return is_terminal(self.state)
 
     def raise_for_status(self) -> None:
@@ -70,11 +70,11 @@ class AppStatus:
             raise AppStatusError(self, f"job did not succeed: {self!r}")
 
     def filtered(self, filter_roles: list[str] | None) -> list[RoleStatus]:
-        """The roles of these names; all of them for ``None`` or an empty list."""
+        """Returns the roles of these names; all for ``None`` or an empty list."""
         return [r for r in self.roles if not filter_roles or r.role in filter_roles]
 
     def to_json(self, filter_roles: list[str] | None = None) -> dict[str, Any]:
-        """Plain data."""
+        """Returns plain data."""
         return {
             "state": str(self.state),
             "num_restarts": self.num_restarts,
@@ -85,7 +85,7 @@ class AppStatus:
         }
 
     def format(self, filter_roles: list[str] | None = None) -> str:
-        """The status as text for people."""
+        """Returns the status as text for people."""
         from torchx.specs._status_text import format_status
 
         return format_status(self, filter_roles)

@@ -17,7 +17,7 @@ _HEADER = "    error_msg: "
 
 
 def dump_status(status: "AppStatus") -> str:
-    """The status as YAML."""
+    """Returns the status as YAML."""
     import yaml
 
     data = _plain(asdict(status))
@@ -40,7 +40,7 @@ def _plain(value: Any) -> Any:
 
 
 def format_status(status: "AppStatus", filter_roles: list[str] | None = None) -> str:
-    """The status as text for people."""
+    """Returns the status as text for people."""
     blocks = "".join(
         _format_replica(replica)
         for role in status.filtered(filter_roles)
@@ -82,7 +82,7 @@ def _format_detail(replica: "ReplicaStatus") -> str:
 
 
 def _parse_error(error: str) -> tuple[str, Any, Any] | None:
-    """Text, exit code and timestamp of an error of a known shape; ``None`` for others."""
+    """Returns text, exit code and timestamp of an error of a known format; ``None`` for others."""
     try:
         data = json.loads(error)
     except ValueError:
@@ -107,7 +107,7 @@ def _format_time(timestamp: Any) -> str:
 
 
 def wrap_error(msg: str, header: str, width: int = 80) -> str:
-    """The interesting part of an error's text, wrapped."""
+    """Returns the essential part of an error's text, wrapped."""
     assert len(header) < width, (
         f"header {header!r} (len {len(header)}) must be shorter than width {width}"
     )
@@ -121,7 +121,7 @@ def wrap_error(msg: str, header: str, width: int = 80) -> str:
 
 
 def _worker_error(msg: str) -> str | None:
-    """The part ``Word('On WorkerInfo(...):⏎...⏎')``; a regex would be slow on long words."""
+    """Returns the part ``Word('On WorkerInfo(...):⏎...⏎')``; a regex would be slow."""
     mark = "('On WorkerInfo("
     start = at = msg.find(mark)
     begin = msg.find("):\n", at + len(mark))

@@ -1,4 +1,4 @@
-"""Local code that goes along with a job."""
+"""Workspaces: local code that is sent along with a job."""
 
 import os
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @light_dataclass
 class Workspace:
-    """Local project directories and where each goes below the job's root.
+    """Local project directories and their targets below the job's root.
 
     >>> str(Workspace({"~/proj": "", "~/lib": "lib"}))
     '~/proj;~/lib:lib'
@@ -33,15 +33,15 @@ class Workspace:
         return hash(frozenset(self.projects.items()))
 
     def is_unmapped_single_project(self) -> bool:
-        """Whether there is one project and it goes into the root."""
+        """Returns True if there is a single project whose target is the root."""
         return len(self.projects) == 1 and not next(iter(self.projects.values()))
 
     def merge_into(self, outdir: "str | Path") -> None:
         """Copies every project into its place below ``outdir``.
 
         Modes, times and links are kept, ignore files are applied, and ``~`` is expanded; see
-        ``torchx.workspace``. A single file goes into the folder its target names, if there is
-        one, and under the name of the target otherwise.
+        ``torchx.workspace``. A single file is copied into the folder that its target names, if that
+        exists, else to the target itself.
 
         Raises:
             FileNotFoundError: if a project, or the folder for a single file, does not exist.
@@ -52,7 +52,7 @@ class Workspace:
         merge(self.projects, os.fspath(outdir))
 
     def __str__(self) -> str:
-        """For logs; ``from_str`` does not read it."""
+        """Text for logs; ``from_str`` does not parse it."""
         if self.is_unmapped_single_project():
             return next(iter(self.projects))
         return ";".join(f"{p}:{t}" if t else p for p, t in self.projects.items())
@@ -69,7 +69,7 @@ class Workspace:
         """
         if not workspace:
             return Workspace({})
-        if _is_plain_path(workspace):  # what the command line gives; YAML takes long to import
+        if _is_plain_path(workspace):  # the usual form; YAML takes long to import
             return Workspace({workspace: ""})
         import yaml
 
@@ -84,7 +84,7 @@ class Workspace:
             return Workspace({path: target or "" for path, target in parsed.items()})
         msg = (
             f"the workspace `{workspace}` is not a path or a YAML mapping of paths; write `path`,"
-            " or `path: sub-directory` lines, with quotes around what YAML takes for something else"
+            " or `path: sub-directory` lines, and quote what YAML would not read as text"
         )
         raise InvalidInput(msg)
 
@@ -97,5 +97,5 @@ def _are_projects(parsed: dict[Any, Any]) -> bool:
 
 
 def _is_plain_path(text: str) -> bool:
-    """Whether this is an absolute path that YAML reads as the same text."""
+    """Returns True if this is an absolute path that YAML reads as the same text."""
     return text[0] == "/" and text.isprintable() and not set(text) & set(":# ")

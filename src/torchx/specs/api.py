@@ -29,7 +29,7 @@ logger = get_logger(__name__)
 
 
 def _format_error_message(msg: str, header: str, width: int = 80) -> str:
-    """Wraps the text of an error; clients call this by this name."""
+    """Wraps the text of an error; clients use this name."""
     from torchx.specs._status_text import wrap_error
 
     return wrap_error(msg, header, width)

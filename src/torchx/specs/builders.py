@@ -1,4 +1,4 @@
-"""Turns a component and the arguments for it into an app."""
+"""Builds an app from a component and its arguments."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -39,7 +39,7 @@ __all__ = [
 
 
 class ComponentArgs(NamedTuple):
-    """Arguments of a call of a component."""
+    """The arguments of a call of a component."""
 
     positional_args: dict[str, Any]
     var_args: list[str]
@@ -47,7 +47,7 @@ class ComponentArgs(NamedTuple):
 
 
 class _BadValue(ValueError):
-    """A text is not of a parameter's type."""
+    """A text cannot be converted to a parameter's type."""
 
 
 def _create_args_parser(
@@ -89,7 +89,7 @@ def _build_parser(
             )
             raise TypeError(msg)
         if parameter.kind == "var_positional":
-            # only for help: what belongs to it is split off before parsing
+            # only for help: its values are split off before parsing
             parser.add_argument(param_name, nargs="*", metavar=param_name, type=str)
             continue
         default = given.get(param_name, parameter.default)
@@ -127,7 +127,7 @@ def _var_arg_name(declared: list[Parameter]) -> str | None:
 def _split_var_args(
     parser: "argparse.ArgumentParser", tokens: list[str]
 ) -> tuple[list[str], list[str]]:
-    """The component's own options, and what begins with the first token that is none of them."""
+    """Splits tokens into the component's options, and the rest from the first other token on."""
     options = [o for action in parser._actions for o in action.option_strings]
     at = 0
     while at < len(tokens):
@@ -151,7 +151,7 @@ def parse_args(
     cmpnt_defaults: dict[str, Any] | None = None,
     config: dict[str, Any] | None = None,
 ) -> "argparse.Namespace":
-    """Parses the command line of a component; values are text but for ``int`` and ``float``.
+    """Parses the command line of a component; values are text except for ``int`` and ``float``.
 
     Args:
         cmpnt_defaults: defaults that replace those of the signature, as text.
@@ -190,7 +190,7 @@ def component_args_from_str(
     cmpnt_args_defaults: dict[str, Any] | None = None,
     config: dict[str, Any] | None = None,
 ) -> ComponentArgs:
-    """The typed arguments to call a component with. See ``parse_args``."""
+    """Returns the typed arguments to call a component with. See ``parse_args``."""
     declared = parameters(cmpnt_fn)
     parser = _build_parser(cmpnt_fn, declared, cmpnt_args_defaults, config)
     namespace = _parse(parser, declared, cmpnt_args, cmpnt_args_defaults or {}, config or {})
@@ -213,7 +213,7 @@ def component_args_from_str(
 
 
 def _decode(value: Any, annotation: Any) -> Any:
-    """The typed value; what is typed already stays as it is."""
+    """Converts a text to a typed value; typed values are returned unchanged."""
     tp = decode_optional(strip_annotated(annotation))
     if is_bool(tp):
         return _decode_bool(value)
@@ -266,7 +266,7 @@ def _decode_container(text: str, tp: Any) -> Any:
 
 
 def _calling(component: Callable[..., AppDef]) -> AbstractContextManager[Any]:
-    """Around a call of a component; one of ours neither prints nor ends the process."""
+    """Wraps a call of a component; built-in ones neither print nor end the process."""
     if str(getattr(component, "__module__", "")).startswith("torchx.components."):
         return nullcontext()
     from torchx._startup.foreign_code import component_code
@@ -282,8 +282,8 @@ def materialize_appdef(
 ) -> AppDef:
     """Calls a component with the arguments of a command line.
 
-    A value on the command line wins over ``config``, that over ``cmpnt_defaults``, that over the
-    signature's default.
+    The command line wins over ``config``, which wins over ``cmpnt_defaults``, which win over the
+    signature's defaults.
 
     Raises:
         SystemExit: with code 2, after printing why, if the arguments are wrong.

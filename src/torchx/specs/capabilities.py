@@ -30,7 +30,7 @@ class CapabilityKey(Generic[V]):
         return f"{self.namespace}.{self.name}"
 
     def set(self, resource: Resource, value: V) -> None:
-        """Stores the value."""
+        """Stores the value in the resource."""
         resource.capabilities[self.key] = value
 
     @overload
@@ -38,7 +38,7 @@ class CapabilityKey(Generic[V]):
     @overload
     def get(self, resource: Resource, default: D) -> V | D: ...
     def get(self, resource: Resource, default: D | None = None) -> V | D | None:
-        """The value, or the default where it is not set.
+        """Returns the value, or the default if it is not set.
 
         Raises:
             TypeError: if the value has another type. A ``bool`` is not an ``int`` here.

@@ -26,7 +26,7 @@ def __getattr__(name: str) -> Any:  # on first use: argparse is not needed to de
 
 @light_dataclass
 class LinterMessage:
-    """What is wrong with a component, and where."""
+    """A problem of a component, and its location."""
 
     name: str
     description: str
@@ -36,11 +36,11 @@ class LinterMessage:
 
 
 class ComponentFunctionValidator(abc.ABC):
-    """A rule that component functions keep."""
+    """A rule that component functions must follow."""
 
     @abc.abstractmethod
     def validate(self, app_specs_func_def: ast.FunctionDef) -> list[LinterMessage]:
-        """What the function does wrong."""
+        """Returns the violations of the rule."""
 
     def _gen_linter_message(self, description: str, lineno: int) -> LinterMessage:
         return LinterMessage("TorchxFunctionValidator", description, lineno, 0)
@@ -51,7 +51,7 @@ def _is_name(expr: ast.expr) -> bool:
 
 
 def _subscript_name(expr: ast.expr) -> str | None:
-    """``X`` of ``X[...]`` and of ``typing.X[...]``; ``None`` for anything else."""
+    """Returns ``X`` of ``X[...]`` and of ``typing.X[...]``; ``None`` for anything else."""
     if not isinstance(expr, ast.Subscript):
         return None
     if isinstance(expr.value, ast.Name):
@@ -66,17 +66,17 @@ def _parameters(expr: ast.expr) -> list[ast.expr]:
 
 
 def is_primitive(expr: ast.expr) -> bool:
-    """Whether the annotation is a bare name."""
+    """Returns True if the annotation is a bare name."""
     return _is_name(expr)
 
 
 def get_generic_type(expr: ast.expr) -> str | None:
-    """Name of the container of a generic annotation; ``None`` if it is none."""
+    """Returns the container's name of a generic annotation; ``None`` if it is not generic."""
     return _subscript_name(expr)
 
 
 def get_optional_type(expr: ast.expr) -> ast.expr | None:
-    """``T`` of ``Optional[T]``, ``T | None`` or ``None | T``; ``None`` for anything else."""
+    """Returns ``T`` of ``Optional[T]``, ``T | None`` or ``None | T``; ``None`` for others."""
     if _subscript_name(expr) == "Optional":
         return _parameters(expr)[0]
     if isinstance(expr, ast.BinOp) and isinstance(expr.op, ast.BitOr):
@@ -87,10 +87,10 @@ def get_optional_type(expr: ast.expr) -> ast.expr | None:
 
 
 class ArgTypeValidator(ComponentFunctionValidator):
-    """Every parameter has a type that can be read from a command line."""
+    """Rule: every parameter has a type that can be parsed from a command line."""
 
     def validate(self, app_specs_func_def: ast.FunctionDef) -> list[LinterMessage]:
-        """One message for each parameter that breaks the rule."""
+        """Returns one message for each parameter that breaks the rule."""
         args = app_specs_func_def.args
         checked = [*args.posonlyargs, *args.args]
         if args.vararg:
@@ -152,13 +152,13 @@ def _container_problem(container: str, expr: ast.expr) -> str | None:
 
 
 class ReturnTypeValidator(ComponentFunctionValidator):
-    """The function says that it returns the given type."""
+    """Rule: the function is annotated to return the given type."""
 
     def __init__(self, supported_return_type: str) -> None:
         self._supported_return_type = supported_return_type
 
     def validate(self, app_specs_func_def: ast.FunctionDef) -> list[LinterMessage]:
-        """At most one message."""
+        """Returns at most one message."""
         name = self._return_name(app_specs_func_def.returns)
         if name == self._supported_return_type:
             return []
@@ -186,7 +186,7 @@ class ReturnTypeValidator(ComponentFunctionValidator):
 
 
 class ComponentFnVisitor(ast.NodeVisitor):
-    """Finds the component of a name among the definitions of a module, and checks it."""
+    """Finds a component by name among the definitions of a module, and checks it."""
 
     def __init__(
         self, component_function_name: str, validators: list[ComponentFunctionValidator]
@@ -197,7 +197,7 @@ class ComponentFnVisitor(ast.NodeVisitor):
         self.visited_function = False
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
-        """Checks a function of that name; what is nested in functions does not count."""
+        """Checks a function of that name; nested functions are ignored."""
         if node.name != self.component_function_name:
             return
         self.visited_function = True
@@ -205,10 +205,10 @@ class ComponentFnVisitor(ast.NodeVisitor):
             self.linter_errors += validator.validate(node)
 
     def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> None:
-        """An ``async`` function is no component."""
+        """Ignores ``async`` functions, which are not components."""
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
-        """Checks what ``build`` of a class component returns."""
+        """Checks the return annotation of a class component's ``build``."""
         if node.name != self.component_function_name:
             return
         self.visited_function = True
@@ -224,11 +224,11 @@ def validate(
     component_function: str,
     validators: list[ComponentFunctionValidator] | None = None,
 ) -> list[LinterMessage]:
-    """Checks a component of a file, which is read and not imported.
+    """Checks a component of a file without importing it.
 
     Args:
         path: the file, on disk or packaged.
-        validators: rules to check; ``None`` for the usual ones, ``[]`` for none.
+        validators: rules to check; ``None`` for the default ones, ``[]`` for none.
 
     Raises:
         FileNotFoundError: if there is no such file.

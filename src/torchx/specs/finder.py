@@ -52,7 +52,7 @@ class CustomComponentsFinder(ComponentsFinder):
         self._name = function_name
 
     def find(self, validators: "list[ComponentFunctionValidator] | None") -> list[_Component]:
-        """The component.
+        """Returns the component.
 
         Raises:
             ComponentNotFoundException: if the module or the function does not exist.
@@ -77,7 +77,7 @@ class CustomComponentsFinder(ComponentsFinder):
         return [_Component(name, self._name, fn, errors)]
 
     def _load(self) -> tuple[ModuleType, str]:
-        """The module, and the path by which its source can be read."""
+        """Returns the module, and the path of its source."""
         from torchx._startup.foreign_code import component_code
 
         with component_code(f"`{self._path}`"):
@@ -127,7 +127,7 @@ def _class_component(cls: type) -> Callable[..., Any]:
 def _find_components(
     validators: "list[ComponentFunctionValidator] | None",
 ) -> dict[str, _Component]:
-    """The built-in components, and those of installed packages, whose names win."""
+    """Returns the built-in components, and those of installed packages, whose names win."""
     found = _find_builtins(validators)
     for registration in registrations():
         found.update((component.name, component) for component in registration.find(validators))
@@ -141,7 +141,7 @@ def _find_builtins(
     return {component.name: component for component in finder.find(validators)}
 
 
-# clients set it to None to have components looked for again
+# clients set it to None to search components again
 _components: dict[str, _Component] | None = None
 
 
@@ -159,10 +159,10 @@ def _all_components(
 def get_components(
     validators: "list[ComponentFunctionValidator] | None" = None,
 ) -> dict[str, _Component]:
-    """All registered components without validation errors, by name.
+    """Returns all registered components without validation errors, by name.
 
-    Components of installed packages stand beside the built-in ones, and win where both have a
-    name; the built-in one is then found as ``torchx.components.<name>``.
+    Components of installed packages are added to the built-in ones, and win if both have a name;
+    the built-in one is then found as ``torchx.components.<name>``.
     """
     found = _all_components(validators)
     return {name: c for name, c in found.items() if not c.validation_errors}
@@ -171,7 +171,7 @@ def get_components(
 def get_component(
     name: str, validators: "list[ComponentFunctionValidator] | None" = None
 ) -> _Component:
-    """A component by its registered name, or as ``file.py:fn``, ``pkg.mod:fn`` or ``pkg.mod.fn``.
+    """Returns a component by registered name, ``file.py:fn``, ``pkg.mod:fn`` or ``pkg.mod.fn``.
 
     Raises:
         ComponentNotFoundException: if there is none.
@@ -190,7 +190,7 @@ def get_component(
 
 
 def _named(name: str, validators: "list[ComponentFunctionValidator] | None") -> _Component | None:
-    """A registered component, else a built-in one."""
+    """Returns a registered component, else a built-in one."""
     for registration in reversed(registrations()):  # the last one wins, as in the whole list
         component = registration.find_one(name, validators)
         if component is not None:
@@ -199,7 +199,7 @@ def _named(name: str, validators: "list[ComponentFunctionValidator] | None") -> 
 
 
 def _builtin(name: str, validators: "list[ComponentFunctionValidator] | None") -> _Component | None:
-    """A component of ours, which needs no check."""
+    """Returns a built-in component, which needs no check."""
     module_name, dot, fn_name = name.rpartition(".")
     parts = module_name.split(".")
     if validators is not None or not dot or not all(p.isidentifier() for p in parts):
@@ -258,7 +258,7 @@ def _not_found(msg: str, name: str, names: Iterable[str]) -> ComponentNotFoundEx
 def get_builtin_source(
     name: str, validators: "list[ComponentFunctionValidator] | None" = None
 ) -> str:
-    """Source of a component with the imports it needs: a component file of its own."""
+    """Returns the source of a component with its imports, as a component file."""
     from torchx.specs._component_source import source_of
 
     component = get_component(name, validators)

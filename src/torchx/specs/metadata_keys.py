@@ -1,9 +1,9 @@
-"""Keys that TorchX writes into metadata and environment; all of them are wire formats."""
+"""Keys that TorchX writes into metadata and environment; changing one breaks compatibility."""
 
 from torchx.settings import ENV_TORCHX_CONTEXT_NAME
 
 TORCHX_CONTEXT_NAME = ENV_TORCHX_CONTEXT_NAME
-"""Environment variable that names the calling context, ``cli_run`` for one."""
+"""Environment variable that names the calling context, for example ``cli_run``."""
 NA = "<<NA>>"
 """A metadata value that is not available."""
 

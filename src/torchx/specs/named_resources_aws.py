@@ -1,7 +1,7 @@
 """Named resources that correspond to instance types of AWS EC2, as ``aws_<instance type>``.
 
-The numbers are those of https://aws.amazon.com/ec2/instance-types/, with 4 % of the memory taken
-off for the system. They may change between releases.
+The numbers are those of https://aws.amazon.com/ec2/instance-types/, minus 4 % of the memory for the
+system. They may change between releases.
 """
 
 import warnings
@@ -13,13 +13,13 @@ from torchx.specs._resource import Resource
 EFA_DEVICE = "vpc.amazonaws.com/efa"
 NEURON_DEVICE = "aws.amazon.com/neurondevice"
 MEM_TAX = 0.96
-"""Part of the memory that is left for jobs."""
+"""Fraction of the memory that is available to jobs."""
 K8S_ITYPE = "node.kubernetes.io/instance-type"
 """Capability that names the instance type."""
 
 
 def instance_type_from_resource(resource: Resource) -> str | None:
-    """The instance type; ``None``, with a warning, if the resource does not name one."""
+    """Returns the instance type; ``None``, with a warning, if the resource does not name one."""
     if K8S_ITYPE not in resource.capabilities:
         warnings.warn(
             "cannot tell the instance type of the resource: it has no capability "

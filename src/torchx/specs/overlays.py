@@ -32,18 +32,17 @@ _MARKER = "__torchx_overlays__"
 
 
 def set_overlay(target: AppDef | Role, namespace: str, kind: str, overlay: Any) -> None:
-    """Keeps an overlay in the metadata of an app or role; several calls accumulate.
+    """Stores an overlay in the metadata of an app or role; several calls accumulate.
 
     Args:
-        namespace: whose overlay it is, ``kubernetes`` for one.
-        kind: the native type that it is for, ``V1Pod`` for one.
+        namespace: owner of the overlay, for example ``kubernetes``.
+        kind: the native type, for example ``V1Pod``.
         overlay: a dict, or an instance of a dataclass, of which fields that are ``None`` are left
             out.
 
     Raises:
-        TypeError: if the overlay, or its sum with earlier ones, does not fit. What was kept before
-            is untouched then.
-        ValueError: if the kind is reserved.
+        TypeError: if the overlay, or its merge with earlier ones, is invalid. Earlier overlays are
+        not changed then. ValueError: if the kind is reserved.
     """
     _check_kind(kind)
     converted = _convert(overlay)
@@ -68,7 +67,7 @@ def _check_kind(kind: str) -> None:
 
 
 def _convert(overlay: Any) -> Overlay:
-    """Plain data of a dict or a dataclass instance."""
+    """Converts a dict or a dataclass instance to plain data."""
     is_instance = dataclasses.is_dataclass(overlay) and not isinstance(overlay, type)
     if not isinstance(overlay, dict) and not is_instance:
         msg = "overlay must be a dict or dataclass instance"
@@ -106,9 +105,9 @@ def _plain(value: Any, path: str, strict: bool) -> Any:
 def get_overlay(
     target: AppDef | Role, namespace: str, kind: str, *, flat_fallback: bool = True
 ) -> Overlay:
-    """The overlay that is kept for a kind; empty if there is none.
+    """Returns the stored overlay of a kind; empty if there is none.
 
-    A text in the place of a namespace is the path or URL of a JSON or YAML file that holds it.
+    If the value of a namespace is a text, it is the path or URL of a JSON or YAML file.
 
     Args:
         flat_fallback: take a dict that was written by hand, without kinds, for the overlay.
@@ -146,13 +145,13 @@ def get_overlay(
 
 
 def load_overlay(uri: str) -> Overlay:
-    """What a file of overlays holds: one for each kind, or the fields of one.
+    """Reads a file of overlays: one for each kind, or the fields of one.
 
     Args:
         uri: path or URL of a JSON or YAML file.
 
     Raises:
-        InvalidInput: for a file that holds something else.
+        InvalidInput: for a file with other content.
         OSError: if it cannot be read.
     """
     import json
@@ -183,7 +182,7 @@ def _load_yaml(text: str, uri: str) -> Any:
     import yaml
 
     class Loader(yaml.SafeLoader):
-        """Also reads tuples, which replace lists."""
+        """A YAML loader that also reads tuples, which replace lists."""
 
     def read_tuple(loader: Any, node: Any) -> tuple[Any, ...]:
         return tuple(loader.construct_sequence(node, deep=True))
@@ -204,12 +203,12 @@ def validate_overlay(
     overlay_name: str = "overlay",
     suggestion: str = "",
 ) -> None:
-    """Refuses fields that do not belong into an overlay; looks at its top level only.
+    """Refuses fields that are not allowed in an overlay; checks its top level only.
 
     Args:
         blocklist: fields that are set through attributes of the role or app.
         forbidden_keys: fields of another kind of overlay.
-        suggestion: said about the latter.
+        suggestion: advice about the latter.
 
     Raises:
         ValueError: if there are any.
@@ -231,7 +230,7 @@ def validate_overlay(
 
 @dataclasses.dataclass(frozen=True)
 class OverlaySpec:
-    """One kind of overlay that a scheduler takes.
+    """A kind of overlay that a scheduler accepts.
 
     Args:
         blocklist: fields that are set through attributes of the role or app.
@@ -242,13 +241,13 @@ class OverlaySpec:
     blocklist: tuple[str, ...] = ()
 
     def set(self, target: AppDef | Role, overlay: Any) -> None:
-        """Checks an overlay and keeps it; one that is refused leaves nothing behind."""
+        """Checks an overlay and stores it; a refused one is not stored."""
         converted = _convert(overlay)
         self._validate(converted)
         set_overlay(target, self.namespace, self.kind, converted)
 
     def get(self, target: AppDef | Role) -> Overlay:
-        """The overlay that is kept, checked."""
+        """Returns the stored overlay, after checking it."""
         found = get_overlay(target, self.namespace, self.kind, flat_fallback=False)
         self._validate(found)
         return found

@@ -1,1 +1,1 @@
-"""Where release 0.7 kept its test helpers; now ``torchx.testing``."""
+"""Former location of ``torchx.testing``, from release 0.7."""

@@ -1,4 +1,4 @@
-"""Tracking: what a job notes down about itself, for people and later jobs to look at.
+"""Tracking: jobs record metadata, artifacts and sources, for people and later jobs to read.
 
 In the job:
 
@@ -9,15 +9,15 @@ In the job:
     run.add_artifact("model", "/shared/model.pt", {"epoch": 3})
     run.add_source("slurm://torchx/prep-x1", "dataset")
 
-Which backends that goes to is configured where the job is launched, in ``.torchxconfig`` or by
-``TORCHX_TRACKERS``; the launcher passes it on. A job that was launched without writes nowhere.
+The backends are configured where the job is launched, in ``.torchxconfig`` or by
+``TORCHX_TRACKERS``; the launcher passes them on. A job launched without any records nothing.
 """
 
 from torchx.tracker.api import AppRun
 
 
 def app_run_from_env() -> AppRun:
-    """The run of this process, as the launcher has described it: ``AppRun.run_from_env()``."""
+    """Returns the run of this process, from the launcher's settings: ``AppRun.run_from_env()``."""
     return AppRun.run_from_env()
 
 

@@ -46,7 +46,7 @@ logger = get_logger(__name__)
 
 @dataclass
 class TrackerSource:
-    """What a run was made from.
+    """A source of a run: another run, an artifact of it, or anything with a name.
 
     Args:
         source_run_id: id of another run, or any other name of a source.
@@ -59,7 +59,7 @@ class TrackerSource:
 
 @dataclass
 class TrackerArtifact:
-    """Something that a run has made, kept somewhere else.
+    """An output of a run that is stored elsewhere.
 
     Args:
         path: where it is; stored as it is given.
@@ -72,7 +72,7 @@ class TrackerArtifact:
 
 @dataclass
 class Lineage:
-    """Where a run comes from and what was made from it.
+    """The sources and the descendants of a run.
 
     Args:
         sources: of the run.
@@ -84,7 +84,7 @@ class Lineage:
 
 
 class TrackerBase(abc.ABC):
-    """Stores what runs track. Made by a factory ``(config: str | None) -> TrackerBase``."""
+    """Stores what runs track. Created by a factory ``(config: str | None) -> TrackerBase``."""
 
     @abc.abstractmethod
     def add_artifact(
@@ -94,7 +94,7 @@ class TrackerBase(abc.ABC):
         path: str,
         metadata: Mapping[str, object] | None = None,
     ) -> None:
-        """Notes an artifact of the run, in the place of an earlier one of that name."""
+        """Records an artifact of the run, replacing an earlier one of that name."""
 
     @abc.abstractmethod
     def artifacts(self, run_id: str) -> Mapping[str, TrackerArtifact]:
@@ -102,7 +102,7 @@ class TrackerBase(abc.ABC):
 
     @abc.abstractmethod
     def add_metadata(self, run_id: str, **kwargs: object) -> None:
-        """Notes values by name; a name that is there gets the new value, the others stay."""
+        """Records values by name; an existing name gets the new value, others are kept."""
 
     @abc.abstractmethod
     def metadata(self, run_id: str) -> Mapping[str, object]:
@@ -110,7 +110,7 @@ class TrackerBase(abc.ABC):
 
     @abc.abstractmethod
     def add_source(self, run_id: str, source_id: str, artifact_name: str | None = None) -> None:
-        """Notes that the run was made from a source, or from one artifact of it."""
+        """Records a source of the run, or one artifact of that source."""
 
     @abc.abstractmethod
     def sources(self, run_id: str, artifact_name: str | None = None) -> Iterable[TrackerSource]:
@@ -131,7 +131,7 @@ class TrackerBase(abc.ABC):
 
 @dataclass
 class AppRunTrackableSource:
-    """A source of a run, with which one can go on."""
+    """A source of a run, as a run whose own data can be read."""
 
     parent: "AppRun"
     artifact_name: str | None
@@ -139,7 +139,7 @@ class AppRunTrackableSource:
 
 @dataclass
 class AppRun:
-    """A run and the backends that know of it.
+    """A run and the backends that track it.
 
     >>> run = AppRun(id="local_cwd://torchx/train-x1", backends=[])
     >>> run.add_metadata(lr=0.1)  # goes to every backend; here there is none
@@ -154,10 +154,10 @@ class AppRun:
     @staticmethod
     @lru_cache(maxsize=1)
     def run_from_env() -> "AppRun":
-        """The run that the launcher has described in this process's environment; made once.
+        """Returns the run described by this process's environment; created once.
 
-        Without a launcher its id is ``<UNDEFINED>`` and it has no backends. A parent run is noted
-        as a source, with a warning where a backend keeps none.
+        Without a launcher its id is ``<UNDEFINED>`` and it has no backends. A parent run is
+        recorded as a source, with a warning if a backend does not store sources.
         """
         run_id = os.environ.get(ENV_TORCHX_JOB_ID, _UNDEFINED_ID)
         backends = trackers_from_environ()
@@ -189,7 +189,7 @@ class AppRun:
             backend.add_source(self.id, source_id, artifact_name)
 
     def sources(self) -> Iterable[AppRunTrackableSource]:
-        """Sources of the run, as the first backend knows them; empty without backends."""
+        """Sources of the run, from the first backend; empty without backends."""
         for backend in self.backends:
             return [
                 AppRunTrackableSource(
@@ -200,7 +200,7 @@ class AppRun:
         return []
 
     def children(self) -> Iterable["AppRun"]:
-        """Runs that have this one as a source, as the first backend knows them."""
+        """Runs that have this one as a source, from the first backend."""
         for backend in self.backends:
             children = backend.run_ids(parent_run_id=self.id)
             return [AppRun(run_id, self.backends) for run_id in children]
@@ -210,9 +210,9 @@ class AppRun:
 def _add_parent(backend: TrackerBase, run_id: str, parent: str) -> None:
     try:
         backend.add_source(run_id, parent, artifact_name=None)
-    except NotImplementedError as err:  # that the launcher has named one must not end the job
+    except NotImplementedError as err:  # a parent run set by the launcher must not fail the job
         logger.warning(
-            "the parent run `%s` is not noted by %s: %s",
+            "the parent run `%s` is not recorded by %s: %s",
             parent,
             type(backend).__name__,
             err or "it keeps no sources",

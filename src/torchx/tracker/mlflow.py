@@ -28,8 +28,8 @@ _ARTIFACT_TAG = "torchx.artifact.metadata."
 _FILE_SIZE = "mlflow.file_size"
 _SETTINGS = ("tracking_uri", "artifact_location")
 
-_SETTLE_S = 2.0  # in which whoever has found no run has made one
-_YOUNG_S = 10.0  # more than that, as clocks of machines differ
+_SETTLE_S = 2.0  # in which every replica that found no run has created one
+_YOUNG_S = 10.0  # longer, because clocks of machines differ
 
 _ALLOW_FILES = "MLFLOW_ALLOW_FILE_STORE"
 """Newer MLflow refuses stores that are folders, as the default is, unless this is set."""
@@ -102,11 +102,12 @@ class MLflowTracker(TrackerBase):
         return str(self.experiment.artifact_location)
 
     def get_run(self, run_name: str) -> "Run":
-        """The run that is active, whatever its name; else that of the name, which becomes active.
+        """Returns the active run, whatever its name; else the run of that name, which becomes
+        active.
 
-        A run that does not exist is started. Replicas that ask at once get the same one: in a store
-        of this machine they take turns. Elsewhere each starts one, and after a moment all take the
-        oldest and remove the others.
+        A run that does not exist is started. Replicas that start at the same time get the same run:
+        in a local store they take turns; elsewhere each starts one, and after a moment all choose
+        the oldest and remove the others.
 
         Raises:
             RuntimeError: if more than one run has the name, and it is not that of this job.
@@ -133,7 +134,7 @@ class MLflowTracker(TrackerBase):
             return self._resume(found[0])
 
     def _elect(self, made: "Run", run_name: str) -> "Run":
-        """The run that all take which have found none; ``made`` is removed if it is another."""
+        """Returns the run that all replicas choose; ``made`` is removed if it is another."""
         from mlflow.tracking import MlflowClient
 
         time.sleep(_SETTLE_S)
@@ -164,7 +165,7 @@ class MLflowTracker(TrackerBase):
         _mlflow().set_tags(kwargs)
 
     def metadata(self, run_id: str) -> Mapping[str, object]:
-        """Tags of the run, MLflow's own as well; empty for an unknown run."""
+        """Returns the tags of the run, including MLflow's own; empty for an unknown run."""
         run = self._look(run_id)
         return dict(run.data.tags) if run is not None else {}
 
@@ -208,7 +209,7 @@ class MLflowTracker(TrackerBase):
         return list(dict.fromkeys(t[_RUN_NAME_TAG] for t in tags if _RUN_NAME_TAG in t))
 
     def add_source(self, run_id: str, source_id: str, artifact_name: str | None = None) -> None:
-        """MLflow has no sources.
+        """Not supported: MLflow has no sources.
 
         Raises:
             NotImplementedError: always.
@@ -216,7 +217,7 @@ class MLflowTracker(TrackerBase):
         raise NotImplementedError("the MLflow tracker does not keep sources")
 
     def sources(self, run_id: str, artifact_name: str | None = None) -> Iterable[TrackerSource]:
-        """MLflow has no sources.
+        """Not supported: MLflow has no sources.
 
         Raises:
             NotImplementedError: always.
@@ -224,7 +225,7 @@ class MLflowTracker(TrackerBase):
         raise NotImplementedError("the MLflow tracker does not keep sources")
 
     def lineage(self, run_id: str) -> Lineage:
-        """MLflow has no lineage.
+        """Not supported: MLflow has no lineage.
 
         Raises:
             NotImplementedError: always.
@@ -243,7 +244,7 @@ class MLflowTracker(TrackerBase):
             _mlflow().log_params(params)
 
     def _look(self, run_name: str) -> "Run | None":
-        """The run of that name, without making it or making it active."""
+        """Returns the run of that name, without starting or activating it."""
         found = self._search(run_name)
         return found[0] if found else None
 
@@ -282,13 +283,13 @@ def _get_or_create(name: str, artifact_location: str | None) -> Any:
 
 
 def _is_young(run: "Run") -> bool:
-    """Whether others may still be making runs of its name."""
+    """Returns True if other replicas may still be starting runs of its name."""
     return bool(time.time() - run.info.start_time / 1000 < _YOUNG_S)
 
 
 @contextmanager
 def _exclusive(tracking_uri: str) -> Iterator[bool]:
-    """Keeps other processes out of a store of this machine; tells whether it does."""
+    """Locks a local store for the block; yields whether it is locked."""
     folder = _local_folder(tracking_uri)
     if folder is None:
         yield False
@@ -303,7 +304,7 @@ def _exclusive(tracking_uri: str) -> Iterator[bool]:
 
 
 def _local_folder(tracking_uri: str) -> str | None:
-    """Folder that a store of this machine is in; ``None`` for other stores.
+    """Returns the folder of a local store; ``None`` for other stores.
 
     >>> _local_folder("sqlite:////data/mlflow.db"), _local_folder("file:///tmp/torchx/mlruns")
     ('/data', '/tmp/torchx')
@@ -324,7 +325,7 @@ def _local_folder(tracking_uri: str) -> str | None:
 
 
 def _literal(text: str) -> str:
-    """As a value in MLflow's search syntax, which knows no escapes."""
+    """Quotes a text for MLflow's search syntax, which has no escapes."""
     if "'" not in text:
         return f"'{text}'"
     if '"' not in text:
@@ -360,20 +361,20 @@ def _flatten(value: Any, key: str) -> Iterator[tuple[str, Any]]:
 
 
 def _is_objects(value: Any) -> bool:
-    """Whether it is a sequence of what has parts of its own."""
+    """Returns True for a sequence of dataclasses, mappings or sequences."""
     if not isinstance(value, Sequence) or isinstance(value, (str, bytes)):
         return False
     return bool(value) and not all(isinstance(item, _Primitive) for item in value)
 
 
 def create_tracker(config: str | None) -> MLflowTracker:
-    """A tracker as section ``[tracker:mlflow]`` of a ``.torchxconfig`` describes it.
+    """Creates the tracker that section ``[tracker:mlflow]`` of a ``.torchxconfig`` describes.
 
     Args:
         config: the folder that the file is in; the working directory for ``None``.
 
     Raises:
-        ValueError: for a setting that there is not.
+        ValueError: for an unknown setting.
     """
     from torchx.runner.config import get_configs
 

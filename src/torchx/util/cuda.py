@@ -2,7 +2,7 @@
 
 
 def has_cuda_devices() -> bool:
-    """Whether PyTorch can use a GPU here."""
+    """Returns True if PyTorch can use a GPU."""
     import torch
 
     return bool(torch.cuda.is_available() and torch.cuda.device_count() > 0)

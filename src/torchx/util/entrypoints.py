@@ -16,7 +16,7 @@ _UNSET = object()
 def _find(group: str) -> "dict[str, Any]":
     found: dict[str, Any] = {}
     for point in metadata.entry_points(group=group):
-        if getattr(point, "group", group) != group:  # a stand-in in the tests of a plugin's author
+        if getattr(point, "group", group) != group:  # a stand-in from the tests of a plugin
             continue
         earlier = found.get(point.name)
         if earlier is not None and earlier.value != point.value:
@@ -94,14 +94,14 @@ class EntryPointLoader:
         return f"{self!r} of {self.distribution or 'an unknown distribution'}"
 
     def target(self) -> "Any":
-        """What the entry point names; imports it."""
+        """The object that the entry point names; imports it."""
         from torchx._startup.foreign_code import importing_plugin
 
         with importing_plugin():
             return self._point.load()
 
     def failure(self, kind: str, err: Exception) -> str:
-        """What to tell if the target, a plugin of that kind, cannot be imported."""
+        """Returns the message for a target, a plugin of that kind, that cannot be imported."""
         told = f"the {kind} of {self.origin} cannot be loaded: {type(err).__name__}: {err}"
         if isinstance(err, ImportError) and f"{err.name}.".startswith("torchx."):
             told += "; it was made for another release of torchx: install one made for this"
@@ -113,7 +113,7 @@ class EntryPointLoader:
 
 
 def check_loads(factory: "Callable[..., Any]", kind: str) -> None:
-    """Imports what a factory stands for, if it is that of an entry point.
+    """Imports the target of a factory, if the factory is that of an entry point.
 
     Raises:
         PluginNotLoaded: if that fails; names the entry point, which the error itself does not.

@@ -25,13 +25,14 @@ def tee_logs(
     streams: "Stream | None" = None,
     colorize: bool = False,
 ) -> threading.Thread:
-    """A thread, not yet started, that prints the lines of all replicas, each behind its name.
+    """Returns an unstarted thread that prints the lines of all replicas, each prefixed with the
+    replica's name.
 
     Args:
         regex: print only lines in which it is found; ``None`` for all.
         should_tail: go on until the app is terminal.
         streams: ``None`` leaves the choice to the scheduler.
-        colorize: name the replica in colour.
+        colorize: print the prefix in colour.
     """
     return threading.Thread(
         target=lambda: _start_threads_to_monitor_role_replicas(
@@ -58,7 +59,7 @@ def _find_role_replicas(app: "AppDef", role_name: str | None) -> list[tuple[str,
 
 
 def _prefix_line(prefix: str, line: str) -> str:
-    """The line with the prefix in front of each part that starts at the left margin."""
+    """Puts the prefix before each part of the line that starts at the left margin."""
     inner, last = line[:-1], line[-1:]
     text = inner.replace("\n", f"\n{prefix}").replace("\r", f"\r{prefix}")
     if last == "\r":
@@ -95,7 +96,7 @@ def _start_threads_to_monitor_role_replicas(
             for line in lines:
                 dst.write(_prefix_line(f"{name} ", line.strip()) + "\n")
                 dst.flush()
-        except Exception as err:  # noqa: BLE001 - raised in the thread that waits for this one
+        except Exception as err:  # noqa: BLE001 - raised again in the waiting thread
             errors.put(err)
 
     threads = [threading.Thread(target=monitor, args=r, daemon=True) for r in replicas]

@@ -49,5 +49,5 @@ def import_attr(name: str, attr: str, default: Any) -> Any:
 
 
 def _is_missing(name: str, err: ModuleNotFoundError) -> bool:
-    """Whether the error is about the module itself or a package around it."""
+    """Returns True if the missing module is the named one or one of its parent packages."""
     return err.name is not None and (name == err.name or name.startswith(f"{err.name}."))

@@ -10,7 +10,7 @@ CURRENT_SESSION_ID: str | None = None
 
 
 def get_session_id_or_create_new() -> str:
-    """This process's session id: the one that it inherited, or a new one."""
+    """Returns this process's session id; creates one if it inherited none."""
     global CURRENT_SESSION_ID
     if CURRENT_SESSION_ID is None:
         CURRENT_SESSION_ID = os.environ.get(ENV_TORCHX_INTERNAL_SESSION_ID) or _uuid4()
@@ -18,7 +18,7 @@ def get_session_id_or_create_new() -> str:
 
 
 def get_torchx_session_id() -> str | None:
-    """This process's session id; ``None`` if it has none yet."""
+    """Returns this process's session id; ``None`` if it has none yet."""
     return CURRENT_SESSION_ID
 
 

@@ -15,14 +15,14 @@ _DELIMITERS = (",", ";")
 
 
 def to_list(arg: str) -> list[str]:
-    """Elements between commas, trimmed; blank text is the empty list."""
+    """Splits text at commas and trims the elements; blank text gives an empty list."""
     return [part.strip() for part in arg.split(",")] if arg.strip() else []
 
 
 def to_dict(arg: str) -> dict[str, str]:
-    """``key=value`` pairs, separated by ``,`` or ``;``, which may also stand inside values.
+    """Parses ``key=value`` pairs, separated by ``,`` or ``;``, which may also occur inside values.
 
-    The last of them before a key ends the value before it. Quotes protect ``=``, ``,`` and ``;``.
+    The last separator before a key ends the preceding value. Quotes protect ``=``, ``,`` and ``;``.
     A value that begins with ``-`` may hold ``=`` as well: it ends only before a ``,key=`` whose
     key is one word that does not begin with ``-``.
 
@@ -66,7 +66,7 @@ def _is_word(text: str) -> bool:
 
 
 def _quoted(text: str) -> list[bool]:
-    """For each character, whether it is inside quotes (or one of them)."""
+    """Returns, for each character, whether it is a quote or inside quotes."""
     marks = []
     quote = ""
     escaped = False
@@ -88,7 +88,7 @@ def _quoted(text: str) -> list[bool]:
 
 
 def _closes(text: str, at: int) -> bool:
-    """Whether the quote at that place has a partner; an apostrophe alone is just a character."""
+    """Returns True if the quote at that index is closed; an apostrophe alone is no quote."""
     end = at + 1
     while end < len(text):
         if text[end] == "\\":
@@ -100,7 +100,7 @@ def _closes(text: str, at: int) -> bool:
 
 
 def _split_unquoted(text: str) -> list[tuple[int, int]]:
-    """Where what stands between the ``=`` outside of quotes starts and ends, without blanks."""
+    """Returns start and end of each piece between unquoted ``=``, without surrounding blanks."""
     ends = [at for at, quoted in enumerate(_quoted(text)) if text[at] == "=" and not quoted]
     spans = []
     for start, end in itertools.pairwise([-1, *ends, len(text)]):
@@ -142,17 +142,17 @@ def strip_annotated(tp: Any) -> Any:
 
 
 def is_bool(param_type: Any) -> bool:
-    """Whether the type is ``bool``."""
+    """Returns True if the type is ``bool``."""
     return param_type is bool
 
 
 def is_primitive(param_type: Any) -> bool:
-    """Whether the type is ``int``, ``str`` or ``float``; ``bool`` is not."""
+    """Returns True if the type is ``int``, ``str`` or ``float``; False for ``bool``."""
     return param_type in _PRIMITIVES
 
 
 def decode(encoded_value: Any, annotation: Any) -> Any:
-    """The value that a text stands for; what is typed already comes back as it is."""
+    """Converts a text to a value of the annotated type; a typed value is returned unchanged."""
     annotation = strip_annotated(annotation)
     if encoded_value is None:
         return None
@@ -164,7 +164,7 @@ def decode(encoded_value: Any, annotation: Any) -> Any:
 
 
 def decode_from_string(encoded_value: str, annotation: Any) -> dict[Any, Any] | list[Any] | None:
-    """A list or dict from its text; ``None`` for empty text.
+    """Parses a list or dict from text; ``None`` for empty text.
 
     Raises:
         ValueError: for other annotations, or elements that cannot be read.
@@ -184,7 +184,7 @@ def decode_from_string(encoded_value: str, annotation: Any) -> dict[Any, Any] | 
 
 
 def get_argparse_param_type(parameter: "inspect.Parameter | Parameter") -> type:
-    """What argparse is to convert to: ``int``, ``float`` or ``str``."""
+    """Returns the type that argparse converts to: ``int``, ``float`` or ``str``."""
     annotation = strip_annotated(parameter.annotation)
     return annotation if is_primitive(annotation) else str
 

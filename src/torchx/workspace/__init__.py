@@ -1,4 +1,4 @@
-"""Builds what a job runs from local source directories."""
+"""Builds images and directories for jobs from local source directories."""
 
 from torchx.workspace.api import (
     MultiWorkspaceMixin,

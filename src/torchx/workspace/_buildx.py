@@ -1,4 +1,4 @@
-"""Builds with `docker buildx` what the daemon's own builder does not understand."""
+"""Builds with `docker buildx` if the daemon's own builder does not support the Dockerfile."""
 
 import os
 import re
@@ -28,7 +28,7 @@ _LAST_LINES = 15
 
 
 def feature_of_buildkit(dockerfile: str) -> str | None:
-    """What in a Dockerfile only BuildKit understands, with its line; ``None`` if nothing is.
+    """Returns the first BuildKit feature in a Dockerfile, with its line; ``None`` if there is none.
 
     >>> feature_of_buildkit("FROM a\\nRUN --mount=type=cache,target=/x pip install y")
     '`RUN --mount` in line 2'
@@ -42,7 +42,7 @@ def feature_of_buildkit(dockerfile: str) -> str | None:
         at = found.end()
         what, rest = found["what"].upper(), found["rest"]
         used = [flag for flag in _FLAGS[what] if re.search(rf"(?<=\s)--{flag}(?=[=\s])", rest)]
-        # within lines that are continued it is the shell's
+        # in a continued line it belongs to the shell
         if not used and _HEREDOC.search(rest.rpartition("\n")[2]) is None:
             continue
         line = dockerfile.count("\n", 0, start.end()) + 1
@@ -51,7 +51,7 @@ def feature_of_buildkit(dockerfile: str) -> str | None:
 
 
 def check_available(feature: str) -> None:
-    """Refuses a Dockerfile that only BuildKit can build, where there is none."""
+    """Refuses a Dockerfile that needs BuildKit if `docker buildx` is not installed."""
     docker = shutil.which("docker")
     if docker is not None:
         probe = subprocess.run([docker, "buildx", "version"], capture_output=True, check=False)
@@ -92,7 +92,7 @@ def build(
 
 
 def _run(command: list[str], context: TarStream, quiet: bool) -> list[str]:
-    """The last lines of what the program said; its exit code does not matter beside its result."""
+    """Runs the program and returns its last output lines; its result counts, not its exit code."""
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
@@ -125,4 +125,4 @@ def _send(context: TarStream, pipe: IO[bytes]) -> None:
             while chunk := context.read(CHUNK_BYTES):
                 pipe.write(chunk)
     except (OSError, TorchXError):
-        return  # the program has ended, or the context keeps what is wrong with it
+        return  # the program has ended, or the context holds the error

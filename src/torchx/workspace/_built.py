@@ -1,4 +1,4 @@
-"""Images by the files they were built from: what is unchanged is not sent nor built again."""
+"""Remembers images by the files they were built from, so that unchanged ones are not rebuilt."""
 
 import os
 import time
@@ -13,14 +13,14 @@ from torchx.errors import InvalidInput
 logger = get_logger(__name__)
 
 _SETTLED_NS = 2_000_000_000
-"""A file that changed this shortly before may change again without a later time."""
+"""A file that changed within this time may change again with the same time stamp."""
 
 
 def fingerprint(entries: Sequence[Entry], *details: str) -> str | None:
-    """Changes with every file of the tree and with the details.
+    """Returns a hash that changes with every file of the tree and with the details.
 
-    ``None`` if that cannot be known without reading the files: one is not local, or was changed a
-    moment ago.
+    ``None`` if it cannot be computed without reading the files: one is not local, or has just
+    changed.
     """
     import hashlib
 
@@ -37,7 +37,7 @@ def fingerprint(entries: Sequence[Entry], *details: str) -> str | None:
 
 
 def recall(place: str, fingerprint: str) -> str | None:
-    """The image that was built of the same the last time, if it is known."""
+    """Returns the image last built from the same files; ``None`` if unknown."""
     try:
         with open(_record(home_dir(), place), encoding="utf-8") as file:
             known, _, image = file.read().partition(" ")
@@ -47,13 +47,13 @@ def recall(place: str, fingerprint: str) -> str | None:
 
 
 def remember(place: str, fingerprint: str, image: str) -> None:
-    """Keeps the image for the next time; one for each place."""
+    """Stores the image for the next build; one for each place."""
     try:
         path = _record(str(TORCHX_HOME()), place)
         os.makedirs(os.path.dirname(path), exist_ok=True)
         replace_file(path, f"{fingerprint} {image}".encode())
     except (OSError, InvalidInput) as err:
-        logger.debug("the image `%s` is not remembered: %s", image, err)
+        logger.debug("the image `%s` cannot be recorded for the next build: %s", image, err)
 
 
 def _record(home: str, place: str) -> str:

@@ -1,12 +1,12 @@
-"""Directories that hold the copy of a workspace, and what is remembered of them.
+"""Directories with a copy of a workspace, and the records of them.
 
-A file below TorchX's home directory records for every copy what was put into it. By that a copy to
-which nothing was added differs from a directory with something of the user's or of a job's in it,
-and a file that was copied before can be linked to rather than copied again.
+A file below TorchX's home directory records the content of every copy. It distinguishes an
+unchanged copy from a directory with files of a user or a job, and lets files that were copied
+before be linked instead of copied again.
 
-Two names of one file share what is written into it, and a job may write into its copy. So a file is
-only linked where nobody will: out of a copy that is about to be replaced, and where the file itself
-is one that nobody may write to; or where the user says that no job does.
+Hard links share their content, and a job may write into its copy. So a file is linked only if
+nobody will write to it: if it is from a copy that is about to be replaced, if it is read-only, or
+if the user declares that no job writes to it.
 """
 
 import os
@@ -27,40 +27,40 @@ from torchx.specs.api import Workspace
 logger = get_logger(__name__)
 
 UNFINISHED = ".torchx-copy."
-"""Begins the name of a directory beside the place of a copy while that is made."""
+"""Prefix of the temporary directory of a copy, beside its target."""
 _MOST_EARLIER = 16
 """Number of earlier copies that are searched for files to link to."""
 _FORGET_AFTER_S = 3600.0
 _ABANDONED_AFTER_S = 86400.0
-"""No copy takes a day: what is unfinished then was left by a process that was killed."""
+"""An unfinished copy older than a day was left by a killed process."""
 _ANY_WRITE = 0o222
 _MARK_BYTES = 8
 
 
 class Copy(NamedTuple):
-    """Says of a copy what it held when it was complete, and what it was copied from."""
+    """The record of a copy: its content when complete, and its source."""
 
     made: str
     source: str
 
 
 def place(workspace: Workspace | str, path: str, *, link_all: bool = False) -> str:
-    """Copies a workspace to ``path``, or leaves an equal copy there; gives the path.
+    """Copies a workspace to ``path``, or keeps an equal copy there; returns the path.
 
-    The copy is made beside its place and moved there when it is complete. Of several processes
-    that want the same at once, one makes it.
+    The copy is made beside its target and moved there when complete. If several processes need the
+    same copy at once, one makes it.
 
     Args:
         link_all: hard-link all files that did not change since an earlier copy, also
             those that a job could write to.
 
     Raises:
-        DirectoryTaken: if there is something else at the path.
+        DirectoryTaken: if something else exists at the path.
         WorkspaceNotFound: if the workspace, or the parent of the path, does not exist.
     """
     target = os.path.realpath(path)
     with _exclusive(target):
-        there = _inode(target)  # looked for first: a copy is remembered before it is there
+        there = _inode(target)  # checked first: a copy is recorded before it exists
         known = _known()
         entries = scan(workspace, leave_out=_copies_and(target, known))
         parent = os.path.dirname(target)
@@ -70,7 +70,7 @@ def place(workspace: Workspace | str, path: str, *, link_all: bool = False) -> s
         source = _signature(entries)
         if there is not None:
             if _equal(target, known, source, entries):
-                logger.info("`%s` holds the workspace `%s` already", path, workspace)
+                logger.info("`%s` already holds the workspace `%s`", path, workspace)
                 return path
             if not _untouched(target, known):
                 raise _taken(path)
@@ -78,19 +78,19 @@ def place(workspace: Workspace | str, path: str, *, link_all: bool = False) -> s
         _find_link_sources(entries, target, known, link_all)
         try:
             _replace(entries, target, source, there)
-        except DirectoryTaken:  # where there are no locks, another one may have been faster
+        except DirectoryTaken:  # without locks, another process may have been faster
             if not _equal(target, _known(), source, entries):
                 raise
     return path
 
 
 def is_copy(path: str) -> bool:
-    """True if a directory was made by ``place``."""
+    """Returns True if a directory was created by ``place``."""
     return os.path.realpath(path) in _known()
 
 
 def _exclusive(target: str) -> AbstractContextManager[bool]:
-    """Keeps other processes from making a copy at the same place, where locks work."""
+    """Keeps other processes from copying to the same target, if locks are available."""
     name = f".lock-{_record_name(target)[:2]}"
     try:
         lock = os.path.join(TORCHX_HOME("workspaces"), name)
@@ -110,7 +110,7 @@ def _inode(path: str) -> int | None:
 
 
 def _equal(target: str, known: dict[str, Copy], source: str, entries: Sequence[Entry]) -> bool:
-    """True if there is a copy of the same, in which nothing was changed."""
+    """Returns True if an unchanged copy of the same entries exists."""
     copy_of = known.get(target)
     return copy_of is not None and copy_of.source == source and _holds(target, entries)
 
@@ -124,26 +124,26 @@ def _taken(path: str) -> DirectoryTaken:
 
 
 def _untouched(target: str, known: dict[str, Copy]) -> bool:
-    """True if nothing was added to or changed in a copy, and in other copies inside it."""
+    """Returns True if nothing was added to or changed in a copy, or in other copies inside it."""
     inside = [p for p in known if p.startswith(os.path.join(target, ""))]
     try:
         return target in known and all(
             known[p].made == _signature(scan_all(p, _copies_and(p, known)))
             for p in (target, *inside)
         )
-    except InvalidInput:  # there is a socket, or something else that a copy does not have
+    except InvalidInput:  # a socket, or something else that a copy never has
         return False
 
 
 def _find_link_sources(
     entries: Sequence[Entry], target: str, known: dict[str, Copy], link_all: bool
 ) -> None:
-    """Notes for files which file of an earlier copy is the same and may be linked to."""
+    """Sets the link source of each file that is the same in an earlier copy."""
 
     def may_share(entry: Entry) -> bool:
         return link_all or not entry.mode & _ANY_WRITE
 
-    replaced = target in known  # with a copy that is about to go, every file may be shared
+    replaced = target in known  # files of a copy about to be replaced may all be linked
     left = [
         (entry, _mark(entry))
         for entry in entries
@@ -158,7 +158,7 @@ def _find_link_sources(
 
 
 def _earlier(target: str, known: dict[str, Copy]) -> list[str]:
-    """Other copies on the file system of the new one, the latest first."""
+    """Returns other copies on the same file system, latest first."""
     device = os.stat(os.path.dirname(target)).st_dev
     found = []
     for path in known:
@@ -173,7 +173,7 @@ def _earlier(target: str, known: dict[str, Copy]) -> list[str]:
 def _without_link_source(
     entries: list[tuple[Entry, bytes]], earlier: str
 ) -> list[tuple[Entry, bytes]]:
-    """Notes the link sources that files have in an earlier copy; gives the files without one."""
+    """Sets link sources from an earlier copy; returns the files without one."""
     marks = _marks(earlier)
     if not marks:
         return entries
@@ -191,7 +191,7 @@ def _without_link_source(
 
 
 def _mark(entry: Entry) -> bytes:
-    """Stands for the state of a file in the workspace."""
+    """Returns a key of the state of a file in the workspace."""
     import hashlib
 
     text = repr(entry.identity()).encode(errors="surrogateescape")
@@ -199,7 +199,7 @@ def _mark(entry: Entry) -> bytes:
 
 
 def _marks(path: str) -> set[bytes]:
-    """Of the files that a copy was made of; none if they are not known."""
+    """Returns the keys of the files in a copy; empty if unknown."""
     try:
         with open(_marks_file(path), "rb") as file:
             data = file.read()
@@ -209,7 +209,7 @@ def _marks(path: str) -> set[bytes]:
 
 
 def _replace(entries: Sequence[Entry], target: str, source: str, there: int | None) -> None:
-    """Makes a copy in the place of what was found there, and of nothing that came since."""
+    """Replaces what was found at the target by a copy; fails if something else is there now."""
     import shutil
 
     parent = os.path.dirname(target)
@@ -217,7 +217,7 @@ def _replace(entries: Sequence[Entry], target: str, source: str, there: int | No
     made, old = (os.path.join(parent, UNFINISHED + os.urandom(8).hex()) for _ in range(2))
     try:
         copy(entries, made)
-        # remembered before it is there, so that nobody takes it for a directory of the user
+        # recorded before it exists, so that nobody takes it for a directory of the user
         signature = _signature(scan_all(made, _copies_and(made, {})))
         _remember(target, Copy(signature, source), entries)
         if there is not None and _inode(target) == there:
@@ -234,17 +234,17 @@ def _replace(entries: Sequence[Entry], target: str, source: str, there: int | No
 
 
 def _remove_abandoned(parent: str) -> None:
-    """Removes what killed processes left beside the places of their copies."""
+    """Removes temporary directories that killed processes left beside their targets."""
     import shutil
 
     try:
         names = [name for name in os.listdir(parent) if name.startswith(UNFINISHED)]
-    except PermissionError:  # a folder to put things into only
+    except PermissionError:  # a write-only folder
         return
     for name in names:
         path = os.path.join(parent, name)
         try:
-            # changed by a rename, too: a copy that is put aside is old, but not left
+            # a rename changes it, too: a copy that was moved aside is old, but not abandoned
             age_s = time.time() - os.lstat(path).st_ctime
         except FileNotFoundError:  # its process finished it
             continue
@@ -254,7 +254,7 @@ def _remove_abandoned(parent: str) -> None:
 
 
 def _holds(target: str, entries: Sequence[Entry]) -> bool:
-    """True if every entry is there and has not been touched since it was copied."""
+    """Returns True if every entry exists and is unchanged since it was copied."""
     for entry in entries:
         path = os.path.join(target, entry.path)
         try:
@@ -292,7 +292,7 @@ def _signature(entries: Sequence[Entry]) -> str:
 
 
 def _copies_and(target: str, known: dict[str, Copy]) -> Callable[[str], bool]:
-    """Says of folders whether they are a copy, finished or not, or the place of a new one."""
+    """Returns a predicate for folders that are a copy, finished or not, or a copy's target."""
     copies = {target, *known}
     return lambda path: path in copies or os.path.basename(path).startswith(UNFINISHED)
 
@@ -312,11 +312,11 @@ def _marks_file(target: str) -> str:
 
 
 def _known() -> dict[str, Copy]:
-    """The copies by path."""
+    """Returns the recorded copies by path."""
     known = {}
     try:
         names = os.listdir(_folder())
-    except (OSError, InvalidInput):  # nothing was remembered, or there is no home directory
+    except (OSError, InvalidInput):  # nothing was recorded, or there is no home directory
         return {}
     for name in names:
         if "." in name:
@@ -342,11 +342,11 @@ def _remember(target: str, made: Copy, entries: Sequence[Entry]) -> None:
         for path, data in ((_marks_file(target), marks), (record, text)):
             replace_file(path, data)
     except (OSError, InvalidInput) as err:
-        logger.debug("the copy `%s` is not remembered, it cannot be reused: %s", target, err)
+        logger.debug("the copy `%s` cannot be recorded and will not be reused: %s", target, err)
 
 
 def _forget(record: str) -> None:
-    """Removes the record of a copy that the user has removed, unless it is about to be made."""
+    """Removes the record of a copy that the user has deleted, unless it is being made."""
     try:
         if time.time() - os.stat(record).st_mtime > _FORGET_AFTER_S:
             os.unlink(record)

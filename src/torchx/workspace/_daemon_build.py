@@ -19,66 +19,62 @@ from torchx.workspace._tar import TarStream
 logger = get_logger("torchx.workspace.docker_workspace")
 
 
-def build(
-    client: Any,
-    image: str,
-    workspace: Workspace | str,
-    entries: list[Entry],
-    *,
-    label: str,
-    quiet: bool,
-) -> str:
-    """The id of the workspace's image.
+class DaemonBuilder:
+    """Builds images with one daemon.
 
     Args:
         client: of the daemon.
-        image: what it is built on; may be empty if the workspace has a Dockerfile.
-        label: the image's label that gets our version.
-        quiet: do not show the output of the build, nor the progress of a pull.
+        label: the label of images that gets our version.
+        quiet: do not show the output of builds, nor the progress of pulls.
     """
-    if has_dockerfile(entries):
-        if image:
-            _docker.find_or_pull(client, image, required=False, quiet=quiet)
-        return _send(client, image, workspace, entries, label, quiet)
-    if not image:
-        msg = (
-            f"the workspace `{workspace}` needs an image to be built on; give the role an"
-            f" image, or the workspace a `{TORCHX_DOCKERFILE}`"
-        )
-        raise InvalidInput(msg)
-    base = _docker.find_or_pull(client, image, required=True, quiet=quiet)
-    place = f"{workspace} {image} {client.api.base_url}"
-    same = _built.fingerprint(entries, place, str(base), __version__)
-    built = _built.recall(place, same) if same else None
-    if built and _docker.image_id(client, built):
-        logger.info("workspace `%s` on image `%s` has not changed", workspace, image)
+
+    def __init__(self, client: Any, *, label: str, quiet: bool) -> None:
+        self._client = client
+        self._label = label
+        self._quiet = quiet
+
+    def build(self, image: str, workspace: Workspace | str, entries: list[Entry]) -> str:
+        """The id of the workspace's image.
+
+        Args:
+            image: what it is built on; may be empty if the workspace has a Dockerfile.
+        """
+        client, quiet = self._client, self._quiet
+        if has_dockerfile(entries):
+            if image:
+                _docker.find_or_pull(client, image, required=False, quiet=quiet)
+            return self._send(image, workspace, entries)
+        if not image:
+            msg = (
+                f"the workspace `{workspace}` needs an image to be built on; give the role an"
+                f" image, or the workspace a `{TORCHX_DOCKERFILE}`"
+            )
+            raise InvalidInput(msg)
+        base = _docker.find_or_pull(client, image, required=True, quiet=quiet)
+        place = f"{workspace} {image} {client.api.base_url}"
+        same = _built.fingerprint(entries, place, str(base), __version__)
+        built = _built.recall(place, same) if same else None
+        if built and _docker.image_id(client, built):
+            logger.info("workspace `%s` on image `%s` has not changed", workspace, image)
+            return built
+        built = self._send(image, workspace, entries)
+        if same:
+            _built.remember(place, same, built)
         return built
-    built = _send(client, image, workspace, entries, label, quiet)
-    if same:
-        _built.remember(place, same, built)
-    return built
 
-
-def _send(
-    client: Any,
-    image: str,
-    workspace: Workspace | str,
-    entries: list[Entry],
-    label: str,
-    quiet: bool,
-) -> str:
-    """Has the daemon build the image; gives its id."""
-    feature = _buildx.feature_of_buildkit(own_dockerfile(entries))
-    if feature is not None:
-        _buildx.check_available(feature)
-    announce(entries, workspace)
-    context = TarStream(with_dockerfile(entries))
-    about: dict[str, Any] = {
-        "dockerfile": TORCHX_DOCKERFILE,
-        "arguments": {"IMAGE": image, "WORKSPACE": str(workspace)},
-        "labels": {label: __version__},
-        "quiet": quiet,
-    }
-    if feature is not None:
-        return _buildx.build(context, **about)
-    return _docker.build(client, context, **about)
+    def _send(self, image: str, workspace: Workspace | str, entries: list[Entry]) -> str:
+        """Has the daemon build the image; gives its id."""
+        feature = _buildx.feature_of_buildkit(own_dockerfile(entries))
+        if feature is not None:
+            _buildx.check_available(feature)
+        announce(entries, workspace)
+        context = TarStream(with_dockerfile(entries))
+        about: dict[str, Any] = {
+            "dockerfile": TORCHX_DOCKERFILE,
+            "arguments": {"IMAGE": image, "WORKSPACE": str(workspace)},
+            "labels": {self._label: __version__},
+            "quiet": self._quiet,
+        }
+        if feature is not None:
+            return _buildx.build(context, **about)
+        return _docker.build(self._client, context, **about)

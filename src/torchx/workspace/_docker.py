@@ -33,20 +33,20 @@ _PERMANENT = re.compile(
 
 
 def image_id(client: Any, image: str) -> str | None:
-    """The id of an image that the daemon has; ``None`` if it has not."""
+    """Returns the id of an image that the daemon has; ``None`` if it does not have it."""
     record = image_record(client, image)
     return None if record is None else str(record["Id"])
 
 
 def find_or_pull(client: Any, image: str, *, required: bool, quiet: bool = False) -> str | None:
-    """Makes sure that the daemon has an image; it is pulled only if it has not.
+    """Makes sure that the daemon has an image; pulls it only if missing.
 
     Args:
         quiet: do not show the progress of a pull.
-        required: an image that cannot be had is an error; a warning otherwise.
+        required: an image that cannot be pulled is an error; otherwise a warning.
 
     Returns:
-        Its id; ``None`` if it cannot be had.
+        Its id; ``None`` if it cannot be pulled.
     """
     found = image_id(client, image)
     if found is not None:
@@ -87,15 +87,15 @@ def build(
                 buildargs=dict(arguments),
                 pull=False,
                 rm=True,
-                forcerm=True,  # the container of a step that fails, too
+                forcerm=True,  # also the container of a failed step
                 decode=True,
                 labels=dict(labels),
             )
             image, log = _read_build(events, quiet)
-    except DockerRefused as err:  # of the request as a whole
+    except DockerRefused as err:  # errors of the request as a whole
         raise _build_error()(str(err), []) from None
     except Exception:
-        if context.failure is not None:  # the cause of any other
+        if context.failure is not None:  # the cause of any other error
             raise context.failure from None
         raise
     finally:
@@ -110,7 +110,7 @@ def _read_build(events: Iterable[Mapping[str, Any]], quiet: bool) -> tuple[str |
     log = []
     for event in events:
         log.append(event)
-        # `message` is what the daemon answers to a request that it refuses as a whole
+        # `message` is the daemon's answer to a request that it refuses as a whole
         reason = event.get("error") or event.get("message")
         if reason:
             raise _build_error()(str(reason).strip(), log)
@@ -141,7 +141,7 @@ def _build_error() -> Any:
 
 
 def _build_message(reason: str, log: list[Any]) -> str:
-    """The error, and the step that it happened in, which the daemon names before."""
+    """Returns the error, and the step that failed, which the daemon logs before it."""
     steps = [str(e.get("stream")).strip() for e in log if e.get("stream")]
     step = next((s for s in reversed(steps) if s.startswith("Step ")), "")
     return f"the image could not be built{f' ({step})' if step else ''}: {reason}"
@@ -158,8 +158,8 @@ def _no_image(log: list[Any]) -> _NoImage:
 def push(client: Any, image: str, repository: str, tag: str, *, quiet: bool = False) -> str | None:
     """Pushes a local image as ``repository:tag``; returns its digest in the registry.
 
-    A transfer that breaks is tried again: what has arrived is not sent twice, and the tag is set
-    when all of it is there.
+    A broken transfer is retried: data that arrived is not sent again, and the tag is set when the
+    image is complete.
 
     Args:
         quiet: do not show the progress.
@@ -169,8 +169,8 @@ def push(client: Any, image: str, repository: str, tag: str, *, quiet: bool = Fa
 
     Raises:
         TransferFailed: if the registry refuses, or keeps failing.
-        BackendUnavailable: if the daemon does.
-        TorchXError: if AWS gives no log-in to its registry, and none is configured.
+        BackendUnavailable: if the daemon fails.
+        TorchXError: if AWS returns no log-in for its registry, and none is configured.
     """
     name = f"{repository}:{tag}"
     try:
@@ -199,14 +199,14 @@ def push(client: Any, image: str, repository: str, tag: str, *, quiet: bool = Fa
 
 
 def _login(image: str) -> dict[str, Any]:
-    """The log-in to ECR for a push or pull, where none is configured; Docker finds all others."""
+    """Returns the log-in to ECR if none is configured; empty for other registries."""
     from torchx.workspace._registry._auth import aws_credentials, configured_credentials
 
     host = image.partition("/")[0]
     if region_of(host) is None or configured_credentials(host) is not None:
         return {}
     found = aws_credentials(host)
-    assert found is not None  # of a host of ECR
+    assert found is not None  # a host of ECR
     return {"auth_config": {"username": found.username, "password": found.password}}
 
 

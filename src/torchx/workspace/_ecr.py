@@ -1,4 +1,4 @@
-"""Log-ins to ECR, the registry of AWS, where none is configured: AWS is asked for a token."""
+"""Requests log-ins to ECR, the registry of AWS, if none is configured."""
 
 import base64
 import binascii
@@ -18,7 +18,7 @@ logger = get_logger(__name__)
 
 
 def region_of(host: str) -> str | None:
-    """The region of a private registry in ECR; ``None`` for any other host.
+    """Returns the region of a private registry in ECR; ``None`` for any other host.
 
     >>> region_of("123456789012.dkr.ecr.us-east-1.amazonaws.com")
     'us-east-1'
@@ -29,15 +29,15 @@ def region_of(host: str) -> str | None:
 
 
 def request_login(host: str, region: str) -> tuple[str, str]:
-    """Name and password for a registry, which are good for twelve hours.
+    """Returns name and password for a registry, valid for twelve hours.
 
     Raises:
         NotInstalled: without boto3.
-        TorchXError: if AWS gives none, with its own words.
+        TorchXError: if AWS refuses, with its message.
     """
     from torchx._aws.session import AwsService
 
-    logger.debug("asking AWS for a log-in to `%s`", host)
+    logger.debug("requesting a log-in to `%s` from AWS", host)
     try:
         answer = AwsService("ecr", region=region).call("get_authorization_token")
     except NotInstalled as err:

@@ -1,4 +1,4 @@
-"""The recipe of a workspace's image: its Dockerfile, and the options that say who builds it."""
+"""The Dockerfile of a workspace's image, and the options of its builder."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -63,12 +63,12 @@ def image_opts(runs_elsewhere: bool) -> runopts:
 
 
 def has_dockerfile(entries: Iterable[Entry]) -> bool:
-    """True if a workspace brings its own Dockerfile."""
+    """Returns True if a workspace has its own Dockerfile."""
     return any(e.path == TORCHX_DOCKERFILE and e.kind != "dir" for e in entries)
 
 
 def own_dockerfile(entries: Iterable[Entry]) -> str:
-    """What a workspace's own Dockerfile holds; empty if it has none that is a plain file."""
+    """Returns the content of a workspace's Dockerfile; empty if it has none."""
     for entry in entries:
         if entry.path == TORCHX_DOCKERFILE and entry.kind == "file":
             with open_entry(entry) as file:
@@ -77,7 +77,7 @@ def own_dockerfile(entries: Iterable[Entry]) -> str:
 
 
 def with_dockerfile(entries: list[Entry]) -> list[Entry]:
-    """The files of a build: the workspace, with the default Dockerfile if it has none."""
+    """Returns the files of a build: the workspace, with the default Dockerfile if it has none."""
     if has_dockerfile(entries):
         return entries
     size = len(DEFAULT_DOCKERFILE)
@@ -86,7 +86,7 @@ def with_dockerfile(entries: list[Entry]) -> list[Entry]:
 
 
 def image_repo(cfg: Mapping[str, CfgVal]) -> str | None:
-    """The repository that images are pushed to; refuses what cannot be the name of one."""
+    """Returns the repository that images are pushed to; refuses invalid names."""
     repository = cfg.get("image_repo")
     if repository is None or repository == "":
         return None
@@ -100,7 +100,7 @@ def image_repo(cfg: Mapping[str, CfgVal]) -> str | None:
 
 
 def image_builder(cfg: Mapping[str, CfgVal]) -> str:
-    """Who builds images: one of the three names, ``AUTO`` if none is given."""
+    """Returns the builder of images: one of the three names, ``AUTO`` by default."""
     choice = cfg.get("image_builder") or AUTO
     if choice not in (AUTO, DOCKER, REGISTRY):
         msg = f"`image_builder` is `{choice}`; it can be `auto`, `docker` or `registry`"

@@ -1,4 +1,4 @@
-"""Entries of a workspace as a tar archive that is made while it is read."""
+"""Entries of a workspace as a tar archive that is generated while it is read."""
 
 import io
 import os
@@ -12,19 +12,19 @@ CHUNK_BYTES = 1 << 20
 _BLOCK = 512
 _ZEROS = bytes(_BLOCK)
 _KINDS = {"file": b"0", "dir": b"5", "link": b"2"}
-# owners and the time are 0, so that the same tree makes the same archive
+# owners and the time are 0, so that the same tree gives the same archive
 _OWNERS = b"0000000\0" * 2
 _TIME = b"00000000000\0"
 _MAGIC = b"ustar  \0"
 _OWN_SUM = sum(_OWNERS) + sum(_TIME) + sum(_MAGIC) + 8 * ord(" ")
 _HEADER = struct.Struct("100s 8s 16s 12s 12s 8s 1s 100s 255s")
-"""Name, mode, owners, size, time, check sum, kind, target of a link, and what no entry has."""
+"""Name, mode, owners, size, time, check sum, kind, target of a link, and unused fields."""
 
 
 class TarStream:
     """An archive for one reader: iterated, or read like a file.
 
-    ``failure`` is the error that ended it early, for callers that get another one in its place.
+    ``failure`` is the error that ended it early, for callers that receive another error.
     """
 
     def __init__(self, entries: Sequence[Entry]) -> None:
@@ -37,7 +37,7 @@ class TarStream:
             yield chunk
 
     def read(self, size: int = -1) -> bytes:
-        """At most ``size`` bytes, all that is left for -1; empty at the end."""
+        """Returns at most ``size`` bytes, the rest for -1; empty at the end."""
         parts = [self._left]
         have = len(self._left)
         try:
@@ -58,7 +58,7 @@ class TarStream:
 
 
 def _parts(entries: Sequence[Entry]) -> Generator[bytes, None, None]:
-    """Headers and contents; none of them is empty."""
+    """Yields headers and contents; none of them is empty."""
     for entry in entries:
         yield _header(entry)
         if entry.kind == "file" and entry.size:
@@ -119,7 +119,7 @@ def _header(entry: Entry) -> bytes:
 
 
 def _long(kind: bytes, text: bytes) -> bytes:
-    """The block before an entry whose name or target is too long, as GNU tar writes it."""
+    """Returns the block before an entry with a long name or target, as GNU tar writes it."""
     size = len(text) + 1
     return _block(b"././@LongLink", 0o644, size, kind, b"") + text + b"\0" * (1 + -size % _BLOCK)
 
@@ -134,7 +134,7 @@ def _block(name: bytes, mode: int, size: int, kind: bytes, target: bytes) -> byt
 
 
 class TarFile(io.RawIOBase):
-    """The archive as a file that is never whole anywhere: what is read of it is made then."""
+    """The archive as a file whose content is generated while it is read."""
 
     def __init__(self, entries: Sequence[Entry]) -> None:
         self._entries = entries
@@ -145,7 +145,7 @@ class TarFile(io.RawIOBase):
         return True
 
     def read(self, size: int | None = -1) -> bytes:
-        """At most ``size`` bytes, all that is left for -1; empty at the end."""
+        """Returns at most ``size`` bytes, the rest for -1; empty at the end."""
         data = self._stream.read(-1 if size is None else size)
         self._at += len(data)
         return data
@@ -157,7 +157,7 @@ class TarFile(io.RawIOBase):
         return self._at
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Goes to a place; what is before it is read anew if it was passed already."""
+        """Moves to a position; going back generates the archive again."""
         if whence == os.SEEK_END:
             while self.read(CHUNK_BYTES):
                 pass

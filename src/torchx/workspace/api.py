@@ -31,19 +31,19 @@ logger = get_logger(__name__)
 class WorkspaceMixin(abc.ABC, Generic[T]):
     """Builds the workspaces of roles into their images.
 
-    List it before ``Scheduler`` among the bases. ``T`` is what ``dryrun_push_images`` hands to
-    ``push_images``; ``None`` for a builder without a push step.
+    List it before ``Scheduler`` among the bases. ``T`` is the type that ``dryrun_push_images``
+    returns for ``push_images``; ``None`` for a builder without a push step.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
 
     def workspace_opts(self) -> runopts:
-        """Options of the builder, offered beside those of the scheduler."""
+        """Returns the options of the builder, which are added to those of the scheduler."""
         return runopts()
 
     def check_workspace_opts(self, cfg: Mapping[str, CfgVal]) -> None:
-        """Refuses values that the builder cannot use, also where no role has a workspace.
+        """Refuses values that the builder cannot use, even if no role has a workspace.
 
         Raises:
             InvalidInput: for such a value.
@@ -91,7 +91,7 @@ class WorkspaceMixin(abc.ABC, Generic[T]):
     def build_workspace_and_update_role(
         self, role: Role, workspace: str, cfg: Mapping[str, CfgVal]
     ) -> None:
-        """Builds one directory for one role: what older builders override."""
+        """Builds one directory for one role; older builders override this."""
         msg = (
             f"`{type(self).__qualname__}` does not build workspaces, override "
             "`caching_build_workspace_and_update_role`"
@@ -99,7 +99,7 @@ class WorkspaceMixin(abc.ABC, Generic[T]):
         raise NotImplementedError(msg)
 
     def dryrun_push_images(self, app: AppDef, cfg: Mapping[str, CfgVal]) -> T:
-        """Puts the remote names of local images into ``app`` and returns what is to be pushed."""
+        """Sets the remote names of local images in ``app``; returns the images to push."""
         msg = f"`{type(self).__qualname__}` does not push images"
         raise NotImplementedError(msg)
 
@@ -109,7 +109,7 @@ class WorkspaceMixin(abc.ABC, Generic[T]):
         raise NotImplementedError(msg)
 
     def pushed_image(self, image: str) -> str:
-        """The name to submit for an image of a role after ``push_images``; by default the same."""
+        """Returns the name to submit for a role's image after ``push_images``."""
         return image
 
 
@@ -120,10 +120,10 @@ class MultiWorkspaceMixin(WorkspaceMixin[tuple[str, Any]]):
 
     @abc.abstractmethod
     def workspace_builders(self) -> "Mapping[str, WorkspaceMixin[Any]]":
-        """The builders by name, the default one first; the same instances at every call."""
+        """Returns the builders by name, the default one first; always the same instances."""
 
     def workspace_opts(self) -> runopts:
-        """The choice of the builder, and the options of all of them.
+        """Returns the option that chooses the builder, and the options of all builders.
 
         Raises:
             ValueError: if there are no builders.
@@ -147,7 +147,7 @@ class MultiWorkspaceMixin(WorkspaceMixin[tuple[str, Any]]):
             builder.check_workspace_opts(cfg)
 
     def workspace_builder(self, cfg: Mapping[str, CfgVal]) -> "tuple[str, WorkspaceMixin[Any]]":
-        """The builder that ``cfg`` chooses, with its name.
+        """Returns the name and the builder that ``cfg`` chooses.
 
         Raises:
             ValueError: if there is none of that name.
@@ -172,7 +172,7 @@ class MultiWorkspaceMixin(WorkspaceMixin[tuple[str, Any]]):
         builder.caching_build_workspace_and_update_role(role, cfg, build_cache)
 
     def dryrun_push_images(self, app: AppDef, cfg: Mapping[str, CfgVal]) -> tuple[str, Any]:
-        """The chosen builder's name, and its images; ``None`` if it does not push."""
+        """Returns the chosen builder's name, and its images; ``None`` if it does not push."""
         name, builder = self.workspace_builder(cfg)
         if type(builder).dryrun_push_images is WorkspaceMixin.dryrun_push_images:
             return name, None
@@ -203,12 +203,12 @@ def walk_workspace(
     Args:
         fs: fsspec file system.
         path: of the workspace on it.
-        ignore_name: file in the root of the workspace that says what is left out. Where the
-            default one is missing, ``.dockerignore`` is used.
+        ignore_name: ignore file in the root of the workspace. If the default one is missing,
+            ``.dockerignore`` is used.
 
     Yields:
-        Names map to what is known of a file: ``name`` is its full path, ``size`` is in bytes, and
-        ``mode`` is there if the file system has modes. Links are files with ``islink``.
+        Files map names to information: ``name`` is the full path, ``size`` is in bytes, and
+        ``mode`` is set if the file system has modes. Links are files with ``islink``.
 
     Raises:
         InvalidInput: if the ignore file has a malformed pattern.
@@ -219,7 +219,7 @@ def walk_workspace(
 
 
 def pin_workspace_images(app: AppDef, images: Mapping[tuple[str, Workspace], str]) -> None:
-    """Gives roles the images that ``Runner.build_workspace`` built instead of workspaces."""
+    """Replaces the workspaces of roles by the images that ``Runner.build_workspace`` built."""
     for role in app.roles:
         if not role.workspace:
             continue
@@ -231,7 +231,7 @@ def pin_workspace_images(app: AppDef, images: Mapping[tuple[str, Workspace], str
 
 @light_dataclass
 class PkgInfo(Generic[PackageType]):
-    """Deprecated: what a ``WorkspaceBuilder`` made.
+    """Deprecated: the result of a ``WorkspaceBuilder``.
 
     Args:
         img: the image.
@@ -248,7 +248,7 @@ class PkgInfo(Generic[PackageType]):
 
 
 class WorkspaceBuilder(abc.ABC, Generic[PackageType, WorkspaceConfigType]):
-    """Deprecated: builds one workspace as its configuration says. Use ``WorkspaceMixin``."""
+    """Deprecated: builds one workspace from its configuration. Use ``WorkspaceMixin``."""
 
     def __init__(self, cfg: WorkspaceConfigType) -> None:
         _warn_deprecated(type(self).__name__, stacklevel=3)
@@ -256,7 +256,7 @@ class WorkspaceBuilder(abc.ABC, Generic[PackageType, WorkspaceConfigType]):
 
     @abc.abstractmethod
     def build_workspace(self, sync: bool = True) -> "PkgInfo[PackageType]":
-        """Builds it; with ``sync`` it is ready when the call returns."""
+        """Builds the workspace; with ``sync`` it is ready when the call returns."""
 
 
 def _warn_deprecated(name: str, stacklevel: int) -> None:

@@ -1,4 +1,4 @@
-"""Workspaces as copied directories, for jobs that run from a file system they share."""
+"""Workspaces as copied directories, for jobs that run from a shared file system."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -24,9 +24,9 @@ class DirWorkspaceMixin(WorkspaceMixin[None]):
     files that did not change since an earlier copy are hard-linked to it. The scheduler declares
     both options.
 
-    The directory must not exist, its parent must. One that holds a copy which nothing was added to
-    may be given again: it is used as it is, or replaced if the workspace has changed since. Further
-    roles with another workspace get a folder of their name in it.
+    The directory must not exist, its parent must. An unchanged copy may be given again: it is
+    reused, or replaced if the workspace has changed since. Further roles with another workspace get
+    a folder of their name in it.
     """
 
     def caching_build_workspace_and_update_role(
@@ -35,7 +35,7 @@ class DirWorkspaceMixin(WorkspaceMixin[None]):
         """Copies the workspace of one role, unless an earlier role had the same.
 
         Raises:
-            InvalidInput: if there is something else at ``job_dir``, or the workspace is missing.
+            InvalidInput: if something else exists at ``job_dir``, or the workspace is missing.
         """
         if not role.workspace or cfg.get("job_dir") is None:
             return
@@ -64,8 +64,8 @@ class DirWorkspaceMixin(WorkspaceMixin[None]):
 class TmpDirWorkspaceMixin(WorkspaceMixin[None]):
     """Copies the workspace into a new temporary directory, which becomes the role's image.
 
-    The directory is there until the scheduler is closed, or the process ends: for backends that
-    take what is in it when a job is submitted.
+    The directory exists until the scheduler is closed, or the process ends: for backends that read
+    it when a job is submitted.
     """
 
     def caching_build_workspace_and_update_role(
@@ -126,7 +126,7 @@ def _remove_all(paths: list[str]) -> None:
 
 
 class _BadJobDir(InvalidInput, AssertionError):
-    """The option is of the wrong type; older callers catch the second of these."""
+    """The option is of the wrong type; older callers catch the second base class."""
 
 
 def _job_dir(cfg: Mapping[str, CfgVal]) -> str:
@@ -142,7 +142,7 @@ def _place(workspace: Workspace | str, path: str, cfg: Mapping[str, CfgVal]) -> 
 
 
 def _folder_of(role: str, job_dir: str, taken: Sequence[str]) -> str:
-    """A folder for another role's copy, beside what the first role brought."""
+    """Returns a folder for another role's copy, beside the first role's files."""
     name = role.replace("/", "_").lstrip(".") or "role"
     path = os.path.join(job_dir, name)
     number = 2
@@ -153,12 +153,12 @@ def _folder_of(role: str, job_dir: str, taken: Sequence[str]) -> str:
 
 
 def _builds_itself(builder: object, mixin: type) -> bool:
-    """True if a subclass has replaced the building of a single directory."""
+    """Returns True if a subclass overrides the build of a single directory."""
     name = "build_workspace_and_update_role"
     return getattr(type(builder), name) is not getattr(mixin, name)
 
 
 def _copy_to_dir(workspace: str, target: str) -> None:
-    """Copies what is in a workspace to a directory or an fsspec URL."""
+    """Copies the content of a workspace to a directory or an fsspec URL."""
     entries: Sequence[Entry] = scan(workspace)
     copy_to_url(entries, target)

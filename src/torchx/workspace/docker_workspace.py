@@ -35,14 +35,14 @@ _LOCAL_ID = "sha256:"
 
 
 class _NoImageRepo(InvalidInput, KeyError):
-    """There is nowhere to push to; older callers catch the second of these."""
+    """There is no repository to push to; older callers catch the second base class."""
 
     def __str__(self) -> str:
         return str(self.args[0])
 
 
 class _Images:
-    """Images that were built, by their names."""
+    """Built images, by name."""
 
     __slots__ = ("plans", "pushed", "quiet")
 
@@ -55,7 +55,7 @@ class _Images:
 
 
 class DockerWorkspaceMixin(WorkspaceMixin[dict[str, tuple[str, str]]]):
-    """Builds an image with the workspace in it, and pushes it where ``image_repo`` says.
+    """Builds an image with the workspace, and pushes it to ``image_repo``.
 
     ``Dockerfile.torchx`` in the root of the workspace says how; it gets the role's image as the
     argument ``IMAGE``, and the workspace's path as ``WORKSPACE``. Without one, the workspace is
@@ -324,16 +324,11 @@ class DockerWorkspaceMixin(WorkspaceMixin[dict[str, tuple[str, str]]]):
         entries: list[Entry],
         cfg: Mapping[str, CfgVal],
     ) -> str:
-        from torchx.workspace import _daemon_build
+        from torchx.workspace._daemon_build import DaemonBuilder
 
-        return _daemon_build.build(
-            self._docker_client,
-            image,
-            workspace,
-            entries,
-            label=self.LABEL_VERSION,
-            quiet=bool(cfg.get("quiet")),
-        )
+        quiet = bool(cfg.get("quiet"))
+        builder = DaemonBuilder(self._docker_client, label=self.LABEL_VERSION, quiet=quiet)
+        return builder.build(image, workspace, entries)
 
 
 def print_push_events(events: Iterable[Mapping[str, Any]], stream: TextIO | None = None) -> None:
@@ -341,7 +336,7 @@ def print_push_events(events: Iterable[Mapping[str, Any]], stream: TextIO | None
 
     Args:
         events: of the Docker daemon, decoded.
-        stream: ``None`` is stderr. Lines are written again only on a terminal.
+        stream: ``None`` is stderr. Lines are updated in place only on a terminal.
 
     Raises:
         RuntimeError: if an event has an error.
@@ -352,7 +347,7 @@ def print_push_events(events: Iterable[Mapping[str, Any]], stream: TextIO | None
 
 
 def _build_context(img: str, workspace: str) -> IO[bytes]:
-    """The build context of a workspace, as a file that is made while it is read."""
+    """Returns the build context of a workspace, as a file that is generated while it is read."""
     from torchx.workspace._tar import TarFile
 
     context: Any = TarFile(with_dockerfile(scan(workspace)))

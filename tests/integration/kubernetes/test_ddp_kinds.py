@@ -1,6 +1,6 @@
 """A real all-reduce with PyTorch over the pods of each kind of objects."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -12,8 +12,11 @@ from tests.integration.kubernetes.real_cluster import (
     own_place,
 )
 from torchx.runner import Runner, get_runner
+from torchx.schedulers._kube.calls import Selection
+from torchx.schedulers._kube.errors import MissingKind
+from torchx.schedulers.kubernetes_mcad_scheduler._client import KINDS as VERSIONS
 from torchx.schedulers.kubernetes_scheduler._kinds import GROUPS
-from torchx.specs import AppDef, AppState, Role, macros
+from torchx.specs import AppDef, AppState, CfgVal, Role, macros
 
 SCRIPT = Path(__file__).parents[3] / "examples/all_reduce.py"
 RUN = (
@@ -42,6 +45,20 @@ def runner(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
 def test_all_reduce_succeeds_over_pods(place: Place, runner: Runner, api: str) -> None:
     if GROUPS[api] not in place.kube.groups():
         pytest.skip(f"the cluster has nothing for `job_api={api}`")
+    reduce(runner, "kubernetes", {"job_api": api, "grace_s": 1})
+
+
+@pytest.mark.parametrize("version", [*VERSIONS])
+def test_all_reduce_succeeds_in_an_app_wrapper(place: Place, runner: Runner, version: str) -> None:
+    try:
+        place.kube.list_objects(Selection(VERSIONS[version], place.namespace))
+    except MissingKind:
+        pytest.skip(f"the cluster serves no AppWrappers of {version}")
+    reduce(runner, "kubernetes_mcad", {"appwrapper_version": version, "grace_s": 1})
+
+
+def reduce(runner: Runner, scheduler: str, cfg: Mapping[str, CfgVal]) -> None:
+    """Runs two pods with two ranks each to their end."""
     role = Role(
         "all-reduce",
         TORCH_IMAGE,
@@ -50,7 +67,7 @@ def test_all_reduce_succeeds_over_pods(place: Place, runner: Runner, api: str) -
         env={"SCRIPT": SCRIPT.read_text()},
         num_replicas=2,
     )
-    handle = runner.run(AppDef("reduce", [role]), "kubernetes", {"job_api": api, "grace_s": 1})
+    handle = runner.run(AppDef("reduce", [role]), scheduler, cfg)
     status = runner.wait(handle)
     lines = "".join(line for k in (0, 1) for line in runner.log_lines(handle, "all-reduce", k))
     assert status is not None

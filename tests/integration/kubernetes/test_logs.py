@@ -102,3 +102,25 @@ def test_logs_that_the_cluster_deleted_are_said_to_be_gone(
     caplog.clear()
     assert [*scheduler.log_iter(app_id, "r", 0)] == []
     assert "no logs of `r/0`: the pods are deleted, or never ran" in caplog.messages
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "unable to retrieve container logs for containerd://0123",
+        'failed to try resolving symlinks in path "/var/log/pods/x/r/0.log": no such file\n',
+    ],
+)
+@pytest.mark.parametrize("follow", [False, True])
+def test_words_of_a_node_about_a_log_that_is_gone_are_no_lines_of_it(
+    cluster: FakeKube,
+    scheduler: KubernetesScheduler,
+    caplog: pytest.LogCaptureFixture,
+    words: str,
+    follow: bool,
+) -> None:
+    app_id = scheduler.submit(an_app("echo begun", replicas=1), OPTS)
+    ended(scheduler, app_id)
+    cluster.fault("text", "^GET .*/log", times=-1, message=words)
+    assert [*scheduler.log_iter(app_id, "r", 0, should_tail=follow)] == []
+    assert "the cluster has deleted the rest of the log of pod" in caplog.text

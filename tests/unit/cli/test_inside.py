@@ -63,8 +63,8 @@ def test_on_a_terminal_the_command_has_it(handle: str) -> None:
         (["wrok/0", "--", "true"], 2, "it has: work/0, work/1. Did you mean `work/0`?"),
         (["work/x", "--", "true"], 2, "`work/x` is no replica: write ROLE/K"),
         (["--", "nosuchprogram"], 127, "nosuchprogram: command not found"),
-        ([], 2, "give a command behind `--`"),
-        (["--"], 2, "give a command behind `--`"),
+        ([], 2, "give a command after `--`"),
+        (["--"], 2, "give a command after `--`"),
     ],
 )
 def test_bad_input_of_exec_is_told_in_a_line(

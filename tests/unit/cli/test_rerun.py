@@ -84,7 +84,7 @@ def test_a_record_of_a_newer_version_is_refused(torchx: Torchx, handle: str) -> 
     path.write_text(json.dumps({**json.loads(path.read_text()), "version": 2}))
     done = torchx("rerun", handle)
     assert done.code == 2
-    assert "has format 2, this version of TorchX knows up to 1" in done.err
+    assert "has format 2, this version of TorchX reads up to 1" in done.err
 
 
 def test_what_other_schedulers_do_not_record_is_kept_by_the_runner(

@@ -65,7 +65,7 @@ def test_what_stands_in_the_default_section_is_found_there(call: Call, config: P
 
 @pytest.mark.parametrize(
     ("words", "told"),
-    [([], "say whose options"), (["nosuch"], "unknown scheduler `nosuch`")],
+    [([], "name a scheduler"), (["nosuch"], "unknown scheduler `nosuch`")],
 )
 def test_bad_input(
     call: Call, words: list[str], told: str, caplog: pytest.LogCaptureFixture

@@ -205,11 +205,11 @@ def test_the_first_file_wins_option_by_option(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "line", "reason"),
     [
-        ("a = 1\n", 1, "`a = 1` stands before any section"),
+        ("a = 1\n", 1, "`a = 1` is before any section"),
         ("[t]\na = 1\na = 2\n", 3, "option `a` is set twice in section [t]"),
-        ("[t]\n[u]\n[t]\n", 3, "section [t] is there twice"),
+        ("[t]\n[u]\n[t]\n", 3, "section [t] occurs twice"),
         ("[t]\njust words\n", 2, "neither a section nor `key = value`"),
-        ("[t\na = 1\n", 1, "`[t` stands before any section"),
+        ("[t\na = 1\n", 1, "`[t` is before any section"),
     ],
 )
 def test_a_broken_file_is_named_with_line_and_reason(text: str, line: int, reason: str) -> None:

@@ -169,7 +169,7 @@ def test_a_backend_without_sources_does_not_end_the_job(
     monkeypatch.setenv("TORCHX_TRACKERS", "acme_trk:none,acme_trk:make")
     monkeypatch.setenv("TORCHX_PARENT_RUN_ID", "parent")
     run = app_run_from_env()
-    assert "the parent run `parent` is not noted by NoSources: kept nowhere" in caplog.text
+    assert "the parent run `parent` is not recorded by NoSources: kept nowhere" in caplog.text
     assert module.made[0].sources("run") == [TrackerSource("parent", None)]
     with pytest.raises(NotImplementedError):  # what the program itself asks for is not passed over
         run.add_source("other")

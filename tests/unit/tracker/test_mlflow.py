@@ -253,7 +253,7 @@ def test_a_parent_run_does_not_end_the_job(
     AppRun.run_from_env.cache_clear()
     run.add_metadata(lr=0.1)
     mlflow.end_run()
-    assert "the parent run `parent` is not noted by MLflowTracker" in caplog.text
+    assert "the parent run `parent` is not recorded by MLflowTracker" in caplog.text
 
 
 def test_a_config_file_makes_a_tracker(

@@ -201,7 +201,7 @@ def test_a_pattern_that_was_meant_for_every_level_is_told(
     told = [record.getMessage() for record in caplog.records]
     assert len(told) == 2
     assert "`*.pyc`" in told[0]
-    assert "`pkg/b.pyc` goes along, write `**/*.pyc`" in told[0]
+    assert "`pkg/b.pyc` is included, write `**/*.pyc`" in told[0]
     assert "`data`" in told[1]
     caplog.clear()
     ignore(tmp_path, "**/*.pyc\n**/data\n")

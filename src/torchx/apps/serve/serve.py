@@ -172,11 +172,11 @@ def _address_towards(host: str, port: int) -> tuple[socket.AddressFamily, str]:
 
 class _Handler(http.server.SimpleHTTPRequestHandler):
     def list_directory(self, path: Any) -> None:
-        """Refuses: a list would give away the file's name."""
+        """Refuses directory listings, which would reveal the file's name."""
         self.send_error(404)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Says who fetches what."""
+        """Logs each request."""
         _say(f"{self.address_string()} {format % args}")
 
 
@@ -208,10 +208,10 @@ def _serving(folder: str, family: socket.AddressFamily, port: int) -> Iterator[i
 
 
 def _register(management_api: str, query: dict[str, str], timeout: float) -> str:
-    """Registers the model, once: asking twice could start its workers twice.
+    """Registers the model, without retries: a second request could start its workers twice.
 
     Returns:
-        What the server says.
+        The server's response.
     """
     url = f"{management_api.rstrip('/')}/models?{urllib.parse.urlencode(query)}"
     request = urllib.request.Request(url, method="POST", data=b"")

@@ -128,7 +128,7 @@ def monitor(
         InvalidInput: if the program cannot be started, or no file system has such a URL.
     """
     deadline = math.inf if timeout is None else time.monotonic() + timeout
-    # resolved first: a bad URL is told before anything runs
+    # resolved first: a bad URL is reported before anything runs
     may_start = _existence_check(start_on_file) if start_on_file else None
     must_exit = _existence_check(exit_on_file) if exit_on_file else None
     with _Wakeups() as wakeups:
@@ -203,7 +203,7 @@ def _start(command: list[str]) -> "subprocess.Popen[bytes]":
 def _signal_group(process: "subprocess.Popen[bytes]", number: signal.Signals) -> None:
     try:
         os.killpg(process.pid, number)
-    except (ProcessLookupError, PermissionError):  # all gone; macOS says so for zombies
+    except (ProcessLookupError, PermissionError):  # all ended; macOS raises the latter for zombies
         pass
 
 
@@ -218,7 +218,7 @@ def _existence_check(url: str) -> Callable[[], bool]:
 
 
 class _FileWatch:
-    """Looks for a file now and then, in a thread: a slow file system delays nothing else."""
+    """Polls for a file in a thread, so that a slow file system delays nothing else."""
 
     def __init__(
         self, exists: Callable[[], bool] | None, poll_rate: float, wakeups: "_Wakeups"
@@ -252,8 +252,8 @@ class _FileWatch:
 class _Wakeups:
     """Waits for signals, the end of a child among them, and for other threads.
 
-    Through a socket, as the kernel wakes its reader at once and no signal is lost between a look
-    and the wait for it.
+    It uses a socket: the kernel wakes its reader at once, and no signal is lost between a check and
+    the wait.
     """
 
     def __init__(self) -> None:
@@ -278,10 +278,10 @@ class _Wakeups:
         self._writer.close()
 
     def wake(self) -> None:
-        """For other threads: ends the current wait, or else the next."""
+        """Ends the current wait, or else the next one; for other threads."""
         try:
             self._writer.send(b"\0")
-        except OSError:  # full, so it wakes anyway; or closed, so nobody waits
+        except OSError:  # full, so the reader wakes anyway; or closed, so nobody waits
             pass
 
     def wait(self, deadline: float) -> None:
@@ -299,7 +299,7 @@ class _Wakeups:
 def _split(argv: list[str]) -> tuple[list[str], list[str]]:
     """The monitor's options, each with one value, and the program's command line.
 
-    By hand, as the versions of argparse do not agree on which ``--`` belong to the program.
+    Not with argparse, whose versions disagree on which ``--`` belong to the program.
     """
     at = 0
     while at < len(argv):

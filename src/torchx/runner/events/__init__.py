@@ -1,4 +1,4 @@
-"""Records what the runner does. Nothing is recorded unless a plugin says where to."""
+"""Records calls to the runner. Nothing is recorded unless a plugin provides a destination."""
 
 import sys
 import threading
@@ -31,7 +31,7 @@ _destinations_lock = threading.Lock()
 
 
 def record(event: TorchxEvent, destination: str = "null") -> None:
-    """Writes the event to the handler of a destination; a failure to do so is only logged."""
+    """Writes the event to the handler of a destination; failures are only logged."""
     if _surely_unread(destination):
         return
     sink = _destination(destination)
@@ -39,7 +39,7 @@ def record(event: TorchxEvent, destination: str = "null") -> None:
         return
     try:
         sink.info("%s", event.serialize())
-    except Exception as err:  # noqa: BLE001 - an event must never break the call it tells of
+    except Exception as err:  # noqa: BLE001 - an event must never break the call that it records
         logger.warning(
             "could not record the event of `%s`: %s: %s", event.api, type(err).__name__, err
         )
@@ -47,7 +47,7 @@ def record(event: TorchxEvent, destination: str = "null") -> None:
 
 
 class log_event:
-    """Records one call; what is found out during it is set on ``_torchx_event``.
+    """Records one call; its fields are set on ``_torchx_event`` during the call.
 
     >>> with log_event("run", "local_cwd") as log:
     ...     log._torchx_event.app_id = "train-x1"
@@ -107,15 +107,15 @@ def _mask_secrets(event: TorchxEvent) -> None:
 
 
 def recorded() -> bool:
-    """Whether somebody reads the events: what costs time to find out is left out otherwise."""
-    # clients put a function of their own in place of `record`
+    """Returns True if somebody reads the events; if not, costly fields are not computed."""
+    # clients replace `record` with a function of their own
     if record is not _record:
         return True
     return not _surely_unread("null") and _has_reader(_destination("null"))
 
 
 def _surely_unread(destination: str) -> bool:
-    """Whether nobody can be listening, as nobody has imported ``logging`` or installed a plugin."""
+    """Returns True if nobody can be listening: ``logging`` is not imported, no plugin installed."""
     if destination != "null" or "logging" in sys.modules:
         return False
     return get_logging_handler is _get_logging_handler and not any_plugins("EVENT_HANDLER")
@@ -126,7 +126,7 @@ _get_logging_handler = get_logging_handler
 
 
 def _destination(name: str) -> "logging.Logger":
-    """The logger of a destination, which is set up once."""
+    """Returns the logger of a destination, which is configured once."""
     import logging
 
     sink = _destinations.get(name)
@@ -150,7 +150,7 @@ def _handler(destination: str) -> "logging.Handler":
         return get_logging_handler(destination)
     except KeyError:
         raise
-    except Exception as err:  # noqa: BLE001 - a plugin must not break the calls it is told of
+    except Exception as err:  # noqa: BLE001 - a plugin must not break the recorded calls
         logger.warning(
             "events for `%s` are dropped, its handler cannot be made: %s: %s",
             destination,

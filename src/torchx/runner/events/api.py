@@ -1,4 +1,4 @@
-"""What is recorded of a call to the runner."""
+"""The event that records a call to the runner."""
 
 from enum import Enum
 from typing import Any, Union
@@ -7,7 +7,7 @@ from torchx._startup.dataclass import fields, light_dataclass
 
 
 class SourceType(str, Enum):
-    """Who caused the call."""
+    """The origin of a call."""
 
     UNKNOWN = "<unknown>"
     INTERNAL = "INTERNAL"
@@ -16,7 +16,7 @@ class SourceType(str, Enum):
 
 @light_dataclass
 class TorchxEvent:
-    """One call to the runner: what for, how long, and how it ended.
+    """The record of one call to the runner: its subject, duration and outcome.
 
     The three ``exception_*`` fields and ``raw_exception`` are ``None`` for a call that returned.
     """
@@ -44,7 +44,7 @@ class TorchxEvent:
         return self.serialize()
 
     def serialize(self) -> str:
-        """JSON object of all fields in their order."""
+        """Returns a JSON object of all fields in order."""
         import json
 
         data = {f.name: getattr(self, f.name) for f in fields(self)}
@@ -57,7 +57,7 @@ class TorchxEvent:
         """Reads what ``serialize`` wrote; a source that this version does not know is ``UNKNOWN``.
 
         Raises:
-            TypeError: for a field that no event has, or data that is neither text nor an event.
+            TypeError: for an unknown field, or data that is neither text nor an event.
         """
         if isinstance(data, TorchxEvent):
             return data

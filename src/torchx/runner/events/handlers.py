@@ -1,4 +1,4 @@
-"""Where events go."""
+"""The handlers that events are written to."""
 
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def get_logging_handler(destination: str = "null") -> "logging.Handler":
-    """A new handler for a destination: an installed plugin's, else ``console`` or ``null``.
+    """Returns a new handler for a destination: a plugin's, else ``console`` or ``null``.
 
     Raises:
         KeyError: for a destination that does not exist.

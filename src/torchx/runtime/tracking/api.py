@@ -9,12 +9,13 @@ from torchx._filesystem import filesystem
 KeyType = int | str
 ResultType = int | float | str
 
-# also for a key above or below another one, `x` and `x/y`; fsspec's memory raises the last
+# also for a key that is the parent of another one, `x` and `x/y`; fsspec's memory file system
+# raises the last
 _NO_FILE = (FileNotFoundError, IsADirectoryError, NotADirectoryError, FileExistsError)
 
 
 class ResultTracker(abc.ABC):
-    """Maps keys to results, which are flat dicts."""
+    """Stores results, which are flat dicts, by key."""
 
     def __getitem__(self, key: KeyType) -> dict[str, ResultType]:
         return self.get(key)
@@ -24,7 +25,7 @@ class ResultTracker(abc.ABC):
 
     @abc.abstractmethod
     def put(self, key: KeyType, **results: ResultType) -> None:
-        """Stores the results of a key in the place of those that were there."""
+        """Stores the results of a key, replacing earlier ones."""
 
     @abc.abstractmethod
     def get(self, key: KeyType) -> dict[str, ResultType]:

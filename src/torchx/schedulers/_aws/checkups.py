@@ -1,4 +1,4 @@
-"""What all jobs on AWS need: boto3, credentials, a region, a right clock, and a policy that allows
+"""Checks for jobs on AWS: boto3, credentials, region, clock, and a policy that allows
 it."""
 
 import importlib.util
@@ -12,7 +12,7 @@ from torchx.schedulers._core.checkups import Checkup, Finding, broken, neutral, 
 from torchx.schedulers._core.clocks import Limit, clock_finding, parse_http_date
 
 ServiceOf = Callable[[str | None, str | None], AwsService]
-"""Gives the service of a region and a profile; ``None`` for the user's own settings."""
+"""Gives the service of a region and a profile; ``None`` for the user's defaults."""
 
 _SIGNED = Limit(300, "AWS refuses what was signed more than 5 min before or after its own time")
 """https://docs.aws.amazon.com/IAM/latest/UserGuide/create-signed-request.html"""
@@ -56,7 +56,7 @@ def _absent(service: AwsService) -> Finding | None:
 def _answer(ask: Callable[[], Finding]) -> Finding:
     try:
         return ask()
-    except NoCredentials as err:  # there are some, and AWS does not accept them
+    except NoCredentials as err:  # they exist, but AWS does not accept them
         return broken(str(err), "aws sso login")
     except (AwsRefused, BackendUnavailable) as err:
         return broken(str(err), "Check the region, the profile and your policy")

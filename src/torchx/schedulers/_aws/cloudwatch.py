@@ -1,6 +1,6 @@
 """Logs of CloudWatch: lines of many streams in the order of time, now or followed.
 
-A scheduler tells which streams there are, whenever it is asked, and gets chunks for the core::
+A scheduler provides the current streams on request, and gets chunks for the core::
 
     def look() -> LogPlan:
         job = batch.call("describe_jobs", jobs=[job_id])["jobs"][0]
@@ -9,8 +9,8 @@ A scheduler tells which streams there are, whenever it is asked, and gets chunks
     read_logs(logs, LogPlace(group, prefix), look, replicas, query)
 
 One replica is read with GetLogEvents, whose tokens miss nothing; several are read with
-FilterLogEvents, one call for all of them. Events come late, and not always in order: the last
-seconds are asked for again, and what was given before is left out by its id.
+FilterLogEvents, one call for all of them. Events arrive late, and not always in order: the last
+seconds are requested again, and events that were already returned are skipped by their ids.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -42,22 +42,22 @@ def read_logs(
     replicas: Sequence[ReplicaKey],
     query: LogQuery,
 ) -> Iterator[LogChunk]:
-    """Whole lines of the streams, in the order of time as far as it is known.
+    """Yields whole lines of the streams, by time as far as it is known.
 
     A stream that does not exist has no lines; while following, it is waited for. CloudWatch keeps
     whole lines without their newlines: each gets one, also the last.
 
     Args:
         logs: the service ``logs``.
-        look: tells which streams are wanted; called once, and again and again while following.
-        replicas: those whose lines are wanted; the plan may hold streams of others.
-        query: of which all but ``stream`` is honoured.
+        look: returns the streams to read; called once, and repeatedly while following.
+        replicas: the requested replicas; the plan may hold streams of others.
+        query: the query; all its fields but ``stream`` are honoured.
 
     Raises:
         TorchXError: see ``translate_errors``.
     """
     reader = LogReader(logs, place, replicas, query)
-    # lines that are chosen by their time must come one by one
+    # lines filtered by time must be yielded one by one
     ranged = (query.since_ns, query.until_ns) != (None, None)
     if query.follow:
         for chunks in follow(reader, look):
@@ -109,7 +109,7 @@ def _filtered(reader: LogReader, streams: Sequence[LogStream]) -> Iterator[LogCh
 
 
 def _last(reader: LogReader, streams: Sequence[LogStream]) -> Iterator[LogChunk]:
-    """At least so many of the last lines of one replica as are asked for, if it has them."""
+    """Yields at least the requested number of last lines of one replica, if it has them."""
     count = reader.query.tail or 0
     pages: list[list[LogChunk]] = []
     for stream in reversed(streams):

@@ -10,73 +10,73 @@ from torchx.schedulers._core.log_query import LogChunk, LogKey
 from .log_pages import PAGE_EVENTS, LogPlan, LogReader, Look, chunk_of, chunks_of
 
 CALL_EVERY_S = 1.0
-"""Between two calls while following, whatever the number of streams."""
+"""Seconds between two calls while following, whatever the number of streams."""
 IDLE_CALL_EVERY_S = 5.0
-"""The same when nothing has come for long."""
+"""Seconds between two calls when there was no output for long."""
 THROTTLED_CALL_EVERY_S = 30.0
 LOOK_EVERY_S = 5.0
-"""How often the scheduler is asked for the streams, and whether the job has ended."""
+"""Seconds between two queries of the scheduler for streams and the end of the job."""
 LOOK_FOR_NEW_EVERY_S = 2.0
-"""The same while a stream is missing."""
+"""Seconds between two such queries while a stream is missing."""
 PATIENCE_S = 5.0
-"""How long the first lines wait until all replicas have streams."""
+"""Seconds for which the first lines wait until all replicas have streams."""
 SETTLE_S = 5.0
-"""How long nothing may come after the end of a job until it is taken for all."""
+"""Seconds without output after the end of a job after which the log is complete."""
 LONG_ENDED_S = 60.0
-"""How long after the end of a job nothing is waited for any more."""
+"""Seconds after the end of a job after which reading stops."""
 OVERLAP_MS = 20_000
-"""So much of the past is asked for again: events of several streams come late."""
+"""Seconds of the past that are requested again: events of several streams arrive late."""
 LAST_OVERLAP_MS = 120_000
-"""The same after the end of the job."""
+"""Seconds of the past requested again after the end of the job."""
 
 
 class _Pace:
-    """When the next call may be made. Slower while nothing comes, and when AWS asks for it."""
+    """Paces calls: slower while there is no output, and when AWS throttles them."""
 
     def __init__(self) -> None:
         self._every_s = CALL_EVERY_S
         self._due = 0.0
 
     def wait(self) -> None:
-        """Returns when a call may be made."""
+        """Waits until the next call is due."""
         now = time.monotonic()
         if now < self._due:
             time.sleep(self._due - now)
         self._due = time.monotonic() + self._every_s
 
     def charge(self, calls: int) -> None:
-        """Takes note of calls that nobody waited for."""
+        """Accounts for calls made without waiting."""
         self._due += max(calls, 0) * CALL_EVERY_S
 
     def busy(self) -> None:
-        """Something has come."""
+        """Reports that there was output."""
         self._every_s = CALL_EVERY_S
 
     def hurry(self) -> None:
-        """There is more already."""
+        """Reports that there is more output already."""
         self._due = 0.0
 
     def idle(self) -> None:
-        """Nothing has come."""
+        """Reports that there was no output."""
         self._every_s = max(min(1.2 * self._every_s, IDLE_CALL_EVERY_S), self._every_s)
 
     def throttled(self) -> None:
-        """AWS asks for fewer calls."""
+        """Reports that AWS throttles calls."""
         self._every_s = min(2 * self._every_s, THROTTLED_CALL_EVERY_S)
 
 
 class _Follower(Protocol):
-    """Reads on from where it was."""
+    """Reads from where the last call ended."""
 
     def read_on(self, plan: LogPlan) -> tuple[list[LogChunk], bool]:
-        """New lines, and whether there are more already; one call."""
+        """Returns new lines, and whether there are more already; makes one call."""
 
     def misses_streams(self, plan: LogPlan) -> bool:
-        """Whether lines came of a stream that the plan does not know."""
+        """Returns True if lines arrived from a stream that is not in the plan."""
 
 
 def follow(reader: LogReader, look: Look) -> Iterator[list[LogChunk]]:
-    """New lines as they come, until the job has ended and nothing came for a while."""
+    """Yields new lines as they arrive, until the job has ended and output has stopped."""
     pace = _Pace()
     watch = _Watch(look, pace)
     follower: _Follower = _OneByOne(reader)
@@ -103,7 +103,7 @@ def follow(reader: LogReader, look: Look) -> Iterator[list[LogChunk]]:
 
 
 class _Watch:
-    """The plan as it is now, and since when there is no news."""
+    """The current plan, and the time of the last output."""
 
     def __init__(self, look: Look, pace: _Pace) -> None:
         self._look = look
@@ -112,8 +112,9 @@ class _Watch:
         self._looked = self._news = time.monotonic()
 
     def await_streams(self) -> None:
-        """Waits until all replicas have a stream, not for long after the first one has: lines of
-        one that comes later are given late."""
+        """Waits until all replicas have a stream, but not long after the first one has: lines of
+        later streams are yielded late.
+        """
         first: float | None = None
         while not (self.plan.complete or self.plan.ended):
             if self.plan.streams:
@@ -124,12 +125,12 @@ class _Watch:
             self._look_again()
 
     def note_news(self) -> None:
-        """Lines have come."""
+        """Records that lines have arrived."""
         self._news = time.monotonic()
         self._pace.busy()
 
     def all_has_come(self) -> bool:
-        """Whether the job has ended, and nothing has come for a while since."""
+        """Returns True if the job has ended, and output has stopped since."""
         if not self.plan.ended:
             return False
         ended_ms = self.plan.ended_ms
@@ -138,7 +139,7 @@ class _Watch:
         return time.monotonic() - max(self._news, self._looked) >= SETTLE_S
 
     def look_if_due(self, follower: _Follower) -> None:
-        """Asks the scheduler again, sooner where a stream is missing."""
+        """Queries the scheduler again if it is due, sooner if a stream is missing."""
         plan = self.plan
         missing = not plan.complete or not plan.streams or follower.misses_streams(plan)
         every_s = LOOK_FOR_NEW_EVERY_S if missing else LOOK_EVERY_S
@@ -177,7 +178,7 @@ class _OneByOne:
         self._token = token or self._token
         if events:
             self._quiet_since = None
-            # one that is not full was the last, as far as there is anything now
+            # a page that is not full was the last one for now
             return [*chunks_of(stream.key, events)], _is_full(events)
         if not further and self._at + 1 < len(streams) and self._settled():
             self._at, self._token, self._quiet_since = self._at + 1, "", None
@@ -185,7 +186,7 @@ class _OneByOne:
         return [], False
 
     def _settled(self) -> bool:
-        """Whether nothing has come for a while of an attempt that is over."""
+        """Returns True if output of an ended attempt has stopped."""
         now = time.monotonic()
         if self._quiet_since is None:
             self._quiet_since = now
@@ -193,7 +194,7 @@ class _OneByOne:
 
 
 def _is_full(events: Sequence[Any]) -> bool:
-    """Whether a page is about as large as AWS makes them: 10,000 events, or 1 MB."""
+    """Returns True if a page is near AWS's limits: 10,000 events, or 1 MB."""
     if len(events) >= PAGE_EVENTS:
         return True
     return sum(len(str(event.get("message", ""))) + 26 for event in events) > 500_000
@@ -205,9 +206,9 @@ class _Together:
     def __init__(self, reader: LogReader) -> None:
         self._reader = reader
         self._given: dict[str, int] = {}
-        """Ids of events that were given and may come again, with their times."""
+        """Ids of events that were yielded and may be returned again, with their times."""
         self._held: dict[str, list[Any]] = {}
-        """Events of streams that the plan does not know yet."""
+        """Events of streams that are not in the plan yet."""
         self._latest_ms: int | None = None
         self._since_ms = reader.since_ms
         self._token = ""
@@ -236,7 +237,7 @@ class _Together:
         return found, bool(self._token)
 
     def _known_now(self, plan: LogPlan, keys: Mapping[str, LogKey]) -> list[LogChunk]:
-        """Lines that came before their stream was known; others go where a plan is complete."""
+        """Returns lines that arrived before their stream was known; may drop others."""
         if plan is self._plan or not self._held:
             self._plan = plan
             return []
@@ -249,7 +250,7 @@ class _Together:
         return found
 
     def _begin_sweep(self, plan: LogPlan) -> None:
-        """From where on events are asked for, on all pages."""
+        """Sets the time from which events are requested, on all pages."""
         if self._latest_ms is None:
             return
         overlap_ms = LAST_OVERLAP_MS if plan.ended else OVERLAP_MS

@@ -10,14 +10,14 @@ from torchx.schedulers._core.log_query import LogChunk, LogKey, LogQuery
 from torchx.schedulers._core.snapshot import ReplicaKey
 
 PAGE_EVENTS = 10_000
-"""The most that one answer holds."""
+"""Most events in one response."""
 MOST_NAMES = 100
-"""Streams that one FilterLogEvents may name."""
+"""Most streams in one FilterLogEvents."""
 
 
 @dataclass(frozen=True)
 class LogStream:
-    """A stream, and whose output it holds."""
+    """A stream, and the source of its output."""
 
     key: LogKey
     name: str
@@ -25,10 +25,10 @@ class LogStream:
 
 @dataclass(frozen=True)
 class LogPlace:
-    """Where the streams of an app are.
+    """The location of an app's streams: log group and prefix.
 
     Args:
-        prefix: with which the names of all of them begin, and of few others; may be empty.
+        prefix: common prefix of the names of all of them, and of few others; may be empty.
     """
 
     group: str
@@ -37,14 +37,14 @@ class LogPlace:
 
 @dataclass(frozen=True)
 class LogPlan:
-    """The streams that are wanted and known now.
+    """The streams to read that are known now.
 
     Args:
         streams: those of one replica in the order of its attempts.
         ended: no more streams will come, and nothing more is written to these.
-        ended_ms: when that was, in milliseconds since 1970; ``None`` if it is not known.
-        complete: each wanted replica that runs has its stream; else one is looked for sooner.
-        calls: how many calls of AWS it took to find out.
+        ended_ms: when that was, in milliseconds since 1970; ``None`` if unknown.
+        complete: each requested running replica has its stream; if not, the next query is sooner.
+        calls: number of calls to AWS that this took.
     """
 
     streams: Sequence[LogStream]
@@ -58,7 +58,7 @@ Look = Callable[[], LogPlan]
 
 
 class LogReader:
-    """The calls, and which streams count."""
+    """Makes the calls, and selects the streams."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class LogReader:
         self.until_ms = None if query.until_ns is None else query.until_ns // 1_000_000
 
     def wanted(self, plan: LogPlan) -> list[LogStream]:
-        """The streams of the replicas and the attempt that are asked for."""
+        """Returns the streams of the requested replicas and attempt."""
         attempt = self.query.attempt
         return [
             stream
@@ -85,7 +85,7 @@ class LogReader:
         ]
 
     def page(self, stream: LogStream, token: str | None, **more: Any) -> tuple[list[Any], str]:
-        """Events of one stream, and the token for the next ones, which is the same at its end."""
+        """Returns events of one stream, and the next token, which stays the same at its end."""
         params: dict[str, Any] = {
             "logGroupName": self.place.group,
             "logStreamName": stream.name,
@@ -109,7 +109,7 @@ class LogReader:
     def filtered(
         self, streams: Sequence[LogStream], since_ms: int | None, token: str | None
     ) -> tuple[list[Any], str]:
-        """Events of several streams, and the token of the next page, empty after the last."""
+        """Returns events of several streams, and the next page's token, empty after the last."""
         params: dict[str, Any] = {"logGroupName": self.place.group, "limit": PAGE_EVENTS}
         if since_ms is not None:
             params["startTime"] = since_ms
@@ -129,7 +129,7 @@ class LogReader:
         return answer.get("events") or [], str(answer.get("nextToken") or "")
 
     def _filtered_by_prefix(self, params: dict[str, Any]) -> tuple[list[Any], str]:
-        """As one of the named streams does not exist yet, or the group does not."""
+        """Returns events by prefix, because a named stream, or the group, does not exist yet."""
         if not self.place.prefix:
             return [], ""
         try:
@@ -142,12 +142,12 @@ class LogReader:
 
 
 def chunks_of(key: LogKey, events: Iterable[Any]) -> Iterator[LogChunk]:
-    """Events of one stream as lines."""
+    """Yields events of one stream as lines."""
     for event in events:
         yield chunk_of(key, event)
 
 
 def chunk_of(key: LogKey, event: Any) -> LogChunk:
-    """An event as a line."""
+    """Converts an event to a line."""
     text = str(event.get("message", "")).encode("utf-8", "surrogateescape")
     return key, int(event.get("timestamp") or 0) * 1_000_000, text + b"\n"

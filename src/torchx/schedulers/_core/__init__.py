@@ -1,4 +1,4 @@
-"""What all schedulers share: snapshots, exit codes, logs and checks.
+"""The core shared by all schedulers: snapshots, exit codes, logs and checks.
 
 These modules import ``torchx.specs`` and ``torchx.errors`` only, never a scheduler. Authors of
 schedulers import what they need from ``torchx.schedulers.api``.

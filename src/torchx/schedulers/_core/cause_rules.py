@@ -1,4 +1,4 @@
-"""What words mean that are the same on every scheduler: of programs, of Python, of the kernel."""
+"""Rules for messages that are the same on every scheduler: of programs, Python and the kernel."""
 
 from .causes import Cause, Rule
 
@@ -21,7 +21,7 @@ COMMON_WORDS = (
         ("torchx delete {app}", "Then run it again"),
     ),
 )
-"""Of what backends say; tried after a scheduler's own rules."""
+"""Rules for messages of backends; tried after a scheduler's own rules."""
 
 COMMON_REFUSALS = (
     Rule(
@@ -128,7 +128,7 @@ OUTPUT_RULES = (
         frozenset({126}),
     ),
 )
-"""Of exceptions and last lines."""
+"""Rules for exceptions and last lines."""
 
 WAIT = (_WAIT,)
-"""What to do where nothing is wrong."""
+"""The advice if nothing is wrong."""

@@ -1,6 +1,6 @@
-"""Why an app waits, failed or was lost: one vocabulary for all schedulers, told from a snapshot.
+"""Explains why an app waits, failed or was lost, in one vocabulary for all schedulers.
 
-What a backend's words mean is data, a table of ``Rule``. Where no rule fits, the cause is
+The meaning of a backend's messages is data, a table of ``Rule``. If no rule matches, the cause is
 ``UNKNOWN``: a wrong cause costs more than none.
 """
 
@@ -22,15 +22,15 @@ class Cause(str, Enum):
     """Codes of causes."""
 
     NONE = "none"
-    """Nothing is wrong: it runs, or has succeeded."""
+    """No problem: it runs, or has succeeded."""
     STARTING = "starting"
-    """It is being started; nothing keeps it from running."""
+    """It is starting; nothing blocks it."""
     RESOURCES = "resources"
-    """What it needs is in use; its turn comes by itself."""
+    """The resources it needs are in use; it will start when they are free."""
     PRIORITY = "priority"
-    """Others are served first; its turn comes by itself."""
+    """Other jobs have priority; it will start when its turn comes."""
     UNSCHEDULABLE = "unschedulable"
-    """No machine can take it as things are."""
+    """No machine can currently run it."""
     QUOTA = "quota"
     """A limit of the user, the account or the team is used up."""
     QUEUE_LIMIT = "queue-limit"
@@ -38,11 +38,11 @@ class Cause(str, Enum):
     DEPENDENCY = "dependency"
     """It waits for another job."""
     BEGIN_TIME = "begin-time"
-    """It is to begin later."""
+    """It is scheduled to start later."""
     HELD = "held"
-    """Somebody holds it."""
+    """It is on hold."""
     RETRYING = "retrying"
-    """It failed, and starts again."""
+    """It failed, and is being retried."""
     IMAGE_PULL = "image-pull"
     BAD_OPTION = "bad-option"
     """An option or a name in its request is wrong."""
@@ -57,7 +57,7 @@ class Cause(str, Enum):
     APP_ERROR = "app-error"
     """Its own program ended with an error."""
     KILLED = "killed"
-    """A signal ended it, and nobody says why."""
+    """A signal ended it, for an unknown reason."""
     CANCELLED = "cancelled"
     LAUNCH_FAILED = "launch-failed"
     """Its program could not be started."""
@@ -67,7 +67,7 @@ class Cause(str, Enum):
 
 @light_dataclass(frozen=True)
 class Rule:
-    """What words of a backend, or of a program, mean.
+    """The meaning of a message of a backend, or of a program.
 
     ``means`` and ``do`` may name the groups of the pattern, as ``{name}``. ``{app}`` in ``do``
     stands for the name of the app in a command, ``{replica}`` for its role and index.
@@ -79,28 +79,28 @@ class Rule:
     means: str
     do: tuple[str, ...] = ()
     codes: frozenset[int] = frozenset()
-    """Exit codes that it holds for; empty for any."""
+    """Exit codes that the rule applies to; empty for any."""
 
 
 @light_dataclass(frozen=True)
 class Evidence:
-    """What the cause is told from."""
+    """A piece of evidence for the cause."""
 
     source: str
-    """Who says so: ``scheduler``, ``exit``, ``exception``, ``log``."""
+    """Its source: ``scheduler``, ``exit``, ``exception`` or ``log``."""
     text: str
 
 
 @light_dataclass(frozen=True)
 class Explanation:
-    """Why an app is in the state it is in."""
+    """The reason for an app's state: cause, evidence and advice."""
 
     state: AppState
     cause: Cause
     summary: str
     """One line in plain words."""
     replica: str = ""
-    """Role and index of the replica that it is about; empty for the whole app."""
+    """Role and index of the replica concerned; empty for the whole app."""
     evidence: tuple[Evidence, ...] = ()
     do: tuple[str, ...] = ()
     """What to do; ``{app}`` stands for the name of the app in a command."""
@@ -113,27 +113,27 @@ class Explanation:
 
 @light_dataclass(frozen=True)
 class Rules:
-    """All tables for one scheduler, each searched from its top."""
+    """The tables of rules of one scheduler, each searched from the top."""
 
     words: Sequence[Rule]
-    """Of what the backend says."""
+    """Rules for messages of the backend."""
     output: Sequence[Rule]
-    """Of exceptions and of the last lines of a replica."""
+    """Rules for exceptions and the last lines of a replica."""
 
 
 @light_dataclass(frozen=True)
 class Trace:
-    """What is known of how a replica failed beside its snapshot."""
+    """Details of a replica's failure, beyond its snapshot."""
 
     exception: str = ""
     """The exception's own line."""
     place: str = ""
-    """Where in the code it was raised."""
+    """The place in the code that raised it."""
     last_lines: Sequence[str] = ()
 
 
 def failed_replica(snapshot: AppSnapshot) -> ReplicaSnapshot | None:
-    """The replica whose failure explains the state of the app; ``None`` if there is none."""
+    """Returns the replica whose failure explains the app's state; ``None`` if there is none."""
     if snapshot.cancelled or snapshot.state in (AppState.SUCCEEDED, AppState.CANCELLED):
         return None
     if snapshot.fatal is not None:
@@ -144,7 +144,7 @@ def failed_replica(snapshot: AppSnapshot) -> ReplicaSnapshot | None:
 
 
 def explain(snapshot: AppSnapshot, rules: Rules, trace: Trace | None = None) -> Explanation:
-    """Why the app is in its state.
+    """Explains the app's state.
 
     Args:
         trace: of its ``failed_replica``; ``None`` if nothing else is known.
@@ -262,7 +262,7 @@ _SIGNALS = {
     24: (Cause.TIME_LIMIT, "its CPU time was used up"),
     25: (Cause.DISK_FULL, "a file grew beyond its limit"),
 }
-"""What signals mean that a program brings upon itself."""
+"""The meaning of signals that a program causes itself."""
 
 _SIGKILL = 9
 _KILLED_DO = (
@@ -272,7 +272,7 @@ _KILLED_DO = (
 
 
 def _by_exit(failed: ReplicaSnapshot, trace: Trace) -> Rule:
-    """By the exit code and the exception alone."""
+    """Returns the rule for the exit code and the exception alone."""
     code = failed.exit_code
     if trace.exception:
         means = trace.exception
@@ -319,7 +319,7 @@ def _of_waiting(
 
 
 def _of_words(snapshot: AppSnapshot, rules: Rules) -> Explanation:
-    """Of an app that failed or was lost, of which no replica is known to have failed."""
+    """Explains an app that failed or was lost without a known failed replica."""
     said = [snapshot.message] if snapshot.message else []
     said += [*dict.fromkeys(r.reason for r in snapshot.replicas if r.reason)]
     found = matched(rules.words, said, None)
@@ -342,9 +342,9 @@ _QUOTED = r"\"[^\"\n]*\"|`[^`\n]*`|(?<!\w)'[^'\n]*'(?!\w)"
 
 
 def matched(rules: Sequence[Rule], texts: Iterable[str], code: int | None) -> Rule | None:
-    """The first rule that fits one of the texts, with its words filled in.
+    """Returns the first rule that matches one of the texts, with its groups filled in.
 
-    What stands in quotes is a name that somebody gave: words within it alone mean nothing.
+    Quoted text is a name that a user chose: a match only within quotes does not count.
     """
     import re
 

@@ -1,4 +1,4 @@
-"""Refusals that all schedulers share, in one wording."""
+"""Checks that all schedulers share, with the same error messages."""
 
 from torchx.errors import InvalidInput, UnsupportedRequest
 from torchx.specs.api import AppDef, BindMount, RetryPolicy, Role
@@ -7,11 +7,11 @@ from .log_query import LogQuery
 from .responses import SchedulerFeatures, Stream
 
 MOST_REPLICAS = 1_000_000
-"""Of a role. No backend starts more; a plan of them would fill the memory of this machine."""
+"""Most replicas of a role. No backend starts more, and planning them would fill the memory."""
 
 
 def check_app(app: AppDef, features: SchedulerFeatures, scheduler: str) -> None:
-    """Refuses an app that has what the scheduler cannot express, or what no replica can receive.
+    """Refuses an app with fields that the scheduler does not support, or invalid values.
 
     Raises:
         UnsupportedRequest: for a feature that is not declared.
@@ -57,7 +57,7 @@ def _check_features(role: Role, features: SchedulerFeatures, scheduler: str) -> 
 
 
 def _check_mounts(role: Role) -> None:
-    """Refuses sources of this machine that would be looked for in some other directory."""
+    """Refuses relative paths as sources of bind mounts."""
     for mount in role.mounts:
         if isinstance(mount, BindMount) and not mount.src_path.startswith(("/", "$")):
             msg = (
@@ -89,7 +89,7 @@ def _check_values(role: Role) -> None:
 
 
 def _check_text(role: Role, where: str, value: object) -> None:
-    """Refuses what no process can receive; the value is not shown, since it may be a secret."""
+    """Refuses text that no process can receive; does not show the value, which may be a secret."""
     if not isinstance(value, str):
         msg = f"role `{role.name}`: {where} must be a text, given: {type(value).__name__}"
         raise InvalidInput(msg)
@@ -118,9 +118,9 @@ def check_min_replicas(role: Role) -> None:
 
 
 def fields_left_out(app: AppDef, features: SchedulerFeatures) -> list[str]:
-    """What the app has and the scheduler leaves out, in words: ``mounts of role worker``.
+    """Returns the fields of the app that the scheduler ignores, as text: ``mounts of role worker``.
 
-    ``min_replicas`` only allows fewer replicas, so that every scheduler may leave it out.
+    ``min_replicas`` only allows fewer replicas, so every scheduler may ignore it.
     """
     found = []
     for role in app.roles:
@@ -135,7 +135,7 @@ def fields_left_out(app: AppDef, features: SchedulerFeatures) -> list[str]:
 
 
 def ends_on_failure(value: object) -> bool:
-    """Reads the option ``on_failure``.
+    """Parses the option ``on_failure``: True for ``end``.
 
     >>> ends_on_failure("end"), ends_on_failure("wait"), ends_on_failure(None)
     (True, False, True)
@@ -150,7 +150,7 @@ def ends_on_failure(value: object) -> bool:
 
 
 def check_query(query: LogQuery, features: SchedulerFeatures, scheduler: str) -> None:
-    """Refuses a question that the logs of the scheduler cannot answer.
+    """Refuses a query that the scheduler's logs do not support.
 
     Raises:
         UnsupportedRequest: naming what to leave out.

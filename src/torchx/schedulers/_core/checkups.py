@@ -1,4 +1,4 @@
-"""What a scheduler needs, and whether it is there: the answers of ``torchx doctor``."""
+"""Checks for ``torchx doctor``: what a scheduler needs, and whether it is available."""
 
 import errno
 import os
@@ -14,7 +14,7 @@ from torchx.specs.api import CfgVal
 from .command import BackendPrograms
 
 PROGRAM_S = 6.0
-"""Seconds for one program: all of a checkup ends within ten."""
+"""Seconds for one program, so that a whole checkup ends within ten."""
 _LEAST_FREE = 1 << 30
 _FEW_FILES = 4096
 _MOUNT_FIELDS = 3
@@ -23,7 +23,7 @@ _OF_ONE_MACHINE = ("btrfs", "ext2", "ext3", "ext4", "overlay", "tmpfs", "xfs", "
 
 
 class Verdict(str, Enum):
-    """How bad it is."""
+    """The severity of a finding."""
 
     OK = "ok"
     WARNING = "warning"
@@ -34,21 +34,21 @@ class Verdict(str, Enum):
 
 @light_dataclass(frozen=True)
 class Finding:
-    """What one check found.
+    """The result of one check.
 
-    ``options`` are those that fit what was found, as ``.torchxconfig`` takes them.
+    ``options`` are suggested values for ``.torchxconfig``.
     """
 
     verdict: Verdict
     text: str
     fix: str = ""
-    """What to do; a command where one does it."""
+    """The fix: a command if there is one."""
     options: Mapping[str, str] = field(default_factory=dict)
 
 
 @light_dataclass(frozen=True)
 class Configured:
-    """What a user has configured that checks may look at."""
+    """The user's configuration that checks may read."""
 
     cfg: Mapping[str, CfgVal] = field(default_factory=dict)
     """Options of the scheduler that config files give; without defaults."""
@@ -56,36 +56,36 @@ class Configured:
     """Images of jobs, and where each is named; empty for the default one."""
 
     def text(self, option: str) -> str | None:
-        """The value of an option that is a text; ``None`` if it is not given."""
+        """Returns the value of a text option; ``None`` if it is not given."""
         value = self.cfg.get(option)
         return str(value) if value else None
 
 
 @light_dataclass(frozen=True)
 class Checkup:
-    """One check; it may take seconds, and may raise errors of TorchX."""
+    """A check; it may take seconds, and may raise a ``TorchXError``."""
 
     name: str
     check: Callable[[], Finding]
 
 
 def ok(text: str, **options: str) -> Finding:
-    """It is as it should be."""
+    """Returns a finding: no problem."""
     return Finding(Verdict.OK, text, options=options)
 
 
 def broken(text: str, fix: str) -> Finding:
-    """Nothing runs until it is mended."""
+    """Returns a finding: no job can run until this is fixed."""
     return Finding(Verdict.BROKEN, text, fix)
 
 
 def warning(text: str, fix: str = "") -> Finding:
-    """Something may go wrong."""
+    """Returns a finding: something may go wrong."""
     return Finding(Verdict.WARNING, text, fix)
 
 
 def neutral(text: str, fix: str = "") -> Finding:
-    """It is not set up."""
+    """Returns a finding: not set up."""
     return Finding(Verdict.NEUTRAL, text, fix)
 
 
@@ -93,12 +93,12 @@ def neutral(text: str, fix: str = "") -> Finding:
 
 
 def missing_programs(names: Sequence[str]) -> list[str]:
-    """Those that are not on PATH."""
+    """Returns the programs that are not on PATH."""
     return [name for name in names if shutil.which(name) is None]
 
 
 def programs_finding(names: Sequence[str], optional: Sequence[str], where: str) -> Finding:
-    """Whether the programs of a backend are on PATH; neutral if none of them is."""
+    """Checks that the programs of a backend are on PATH; neutral if none of them is."""
     missing = missing_programs(names)
     if len(missing) == len(names):
         return neutral(f"not set up: `{names[0]}` is not on PATH", where)
@@ -113,7 +113,7 @@ def programs_finding(names: Sequence[str], optional: Sequence[str], where: str) 
 def answer_finding(
     programs: BackendPrograms, argv: Sequence[str], read: Callable[[str], Finding], fix: str
 ) -> Finding:
-    """What a program's answer tells; broken if there is none."""
+    """Runs a program and interprets its output; broken if it fails."""
     try:
         return read(programs.ask(argv, timeout_s=PROGRAM_S, pauses_s=()))
     except ProgramNotFound as err:
@@ -126,7 +126,7 @@ def answer_finding(
 
 
 def folder_finding(path: str, what: str) -> Finding:
-    """Whether a folder can be written to, and has space."""
+    """Checks that a folder is writable and has free space."""
     there = os.path.abspath(path)
     while not os.path.lexists(there):
         there = os.path.dirname(there)
@@ -144,7 +144,7 @@ def folder_finding(path: str, what: str) -> Finding:
 
 
 def _try_to_write(folder: str) -> None:
-    """Writes a file that nobody sees; rights alone say nothing of quotas and odd file systems."""
+    """Writes an unnamed file: permissions alone do not reveal quotas and unusual file systems."""
     import tempfile
 
     with tempfile.TemporaryFile(dir=folder) as file:
@@ -153,10 +153,10 @@ def _try_to_write(folder: str) -> None:
 
 
 def open_files_finding(why: str) -> Finding:
-    """Whether programs may open as many files as jobs of many replicas do.
+    """Checks the limit on open files.
 
     Args:
-        why: what a small number is few for.
+        why: what a low limit is too low for.
     """
     import resource
 
@@ -169,7 +169,7 @@ def open_files_finding(why: str) -> Finding:
 
 
 def file_system(path: str, mounts: str) -> str:
-    """The kind of the file system that a path is on, by the text of ``/proc/self/mounts``.
+    """Returns the file system type of a path, from the text of ``/proc/self/mounts``.
 
     >>> file_system("/home/me/jobs", "dev / ext4 rw 0 0\\nnas:/h /home nfs4 rw 0 0")
     'nfs4'
@@ -187,10 +187,10 @@ def file_system(path: str, mounts: str) -> str:
 
 
 def shared_folder_finding(path: str, option: str, mounts: str = "/proc/self/mounts") -> Finding:
-    """As ``folder_finding``, for one that the nodes of a cluster must see as well.
+    """Like ``folder_finding``, for a folder that the nodes of a cluster must see as well.
 
     Args:
-        option: that names another one.
+        option: the option that sets another folder.
         mounts: the system's table of mounted file systems.
     """
     found = folder_finding(path, "jobs and logs in")

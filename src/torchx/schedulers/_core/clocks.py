@@ -1,4 +1,4 @@
-"""How far the clocks of this machine and of a service are apart."""
+"""Compares the clocks of this machine and of a service."""
 
 import re
 from datetime import datetime, timezone
@@ -16,14 +16,14 @@ _FIX = "Set this machine's clock: timedatectl set-ntp true"
 
 @light_dataclass(frozen=True)
 class Limit:
-    """A difference that a service does not take, and what it then does."""
+    """A difference that a service does not tolerate, and its effect."""
 
     seconds: float
     refusal: str
 
 
 def parse_http_date(text: str) -> float | None:
-    """Seconds since the epoch, of a header ``Date``; ``None`` if it is none.
+    """Parses a header ``Date`` to seconds since the epoch; ``None`` if it is invalid.
 
     >>> parse_http_date("Thu, 01 Jan 1970 00:01:00 GMT"), parse_http_date("soon")
     (60.0, None)
@@ -37,7 +37,7 @@ def parse_http_date(text: str) -> float | None:
 
 
 def parse_rfc3339(text: str) -> float | None:
-    """Seconds since the epoch, with as many digits of a second as there may be; ``None`` if not.
+    """Parses to seconds since the epoch, with any number of decimals; ``None`` if it is invalid.
 
     >>> parse_rfc3339("1970-01-01T01:01:00.123456789+01:00"), parse_rfc3339("soon")
     (60.0, None)
@@ -55,13 +55,13 @@ def parse_rfc3339(text: str) -> float | None:
 def clock_finding(
     there_s: float | None, here_s: float, whose: str, limit: Limit | None = None
 ) -> Finding:
-    """Whether two clocks agree as far as it matters.
+    """Checks that two clocks agree closely enough.
 
     Args:
-        there_s: the service's time; ``None`` if it does not tell.
-        here_s: this machine's when the answer came.
-        whose: the other clock, for the text.
-        limit: beyond it, nothing works.
+        there_s: the service's time; ``None`` if unknown.
+        here_s: this machine's time when the answer arrived.
+        whose: name of the other clock, for the message.
+        limit: the difference beyond which nothing works.
     """
     if there_s is None:
         return neutral(f"{whose} does not tell its time")

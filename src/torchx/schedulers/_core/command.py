@@ -1,4 +1,4 @@
-"""The programs of a backend: called without a shell, with errors of ours for what goes wrong."""
+"""Runs the programs of a backend, without a shell, and translates their errors."""
 
 import os
 import re
@@ -20,7 +20,7 @@ logger = get_logger(__name__)
 
 TIMEOUT_S = 60.0
 SILENT_S = 3.0
-"""After how long a user is told what is being waited for."""
+"""Seconds after which a wait is reported to the user."""
 
 
 @light_dataclass(frozen=True)
@@ -29,8 +29,8 @@ class BackendPrograms:
 
     Args:
         backend: its name in messages.
-        where: what to do where a program is missing.
-        transient: says of what a program wrote on stderr that the same call may succeed later.
+        where: what to do if a program is missing.
+        transient: returns True for text on stderr after which a retry may succeed.
     """
 
     backend: str
@@ -40,15 +40,16 @@ class BackendPrograms:
     def run(
         self, argv: Sequence[str], *, input: bytes | None = None, timeout_s: float = TIMEOUT_S
     ) -> str:
-        """Standard output of one call, which is not repeated. A user is told if it takes long.
+        """Runs a program once, without retries, and returns its standard output. Reports a long
+        wait.
 
         Args:
-            input: what the program reads; nothing for ``None``.
+            input: standard input of the program; none for ``None``.
 
         Raises:
             ProgramNotFound: if it is not on PATH.
-            BackendUnavailable: if it does not end in time, or says that the backend is away.
-            CommandFailed: for any other failure, with its own words.
+            BackendUnavailable: if it times out, or reports that the backend is away.
+            CommandFailed: for any other failure, with the program's message.
         """
         fed = {"input": input} if input is not None else {"stdin": subprocess.DEVNULL}
 
@@ -68,13 +69,13 @@ class BackendPrograms:
         pauses_s: Iterable[float] = PAUSES_S,
         report: bool = False,
     ) -> str:
-        """Standard output of a call that changes nothing; repeated while the backend is away.
+        """Returns the standard output of a read-only call; retries while the backend is away.
 
         Args:
-            report: tell a user if a call takes long, as ``run`` does.
+            report: report a long wait, as ``run`` does.
 
         Raises:
-            ProgramNotFound, BackendUnavailable, CommandFailed: as ``run``.
+            ProgramNotFound, BackendUnavailable, CommandFailed: like ``run``.
         """
 
         def call() -> object:
@@ -94,7 +95,7 @@ class BackendPrograms:
         return with_retries(once, pauses_s, Waiting().transient)
 
     def attach(self, argv: Sequence[str], stdin: int | None, stdout: int, stderr: int) -> int:
-        """Exit code of a program that has our terminal, as a shell tells it.
+        """Runs a program on our terminal and returns its exit code as a shell reports it.
 
         Raises:
             ProgramNotFound: if it is not on PATH.
@@ -140,13 +141,13 @@ def run_attached(
     env: Mapping[str, str] | None = None,
     cwd: str | None = None,
 ) -> int:
-    """Exit code of a program that is connected with these file descriptors.
+    """Runs a program on these file descriptors and returns its exit code.
 
-    Signals from the keyboard reach it by itself, as it is in the same group of processes; those
-    that are sent to this process alone are passed on.
+    Signals from the keyboard reach the program directly, because it is in the same process group;
+    those sent to this process alone are passed on.
 
     Args:
-        stdin: ``None`` for nothing to read.
+        stdin: ``None`` for no input.
     """
     given = subprocess.DEVNULL if stdin is None else stdin
     with passing_on_signals() as child:
@@ -161,7 +162,7 @@ def run_attached(
 
 @contextmanager
 def passing_on_signals() -> Iterator[list[int]]:
-    """Within it, the signals that would end this process go to the one in the list."""
+    """Passes signals that would end this process on to the process in the list."""
     child: list[int] = []
     if threading.current_thread() is not threading.main_thread():
         yield child
@@ -175,7 +176,7 @@ def passing_on_signals() -> Iterator[list[int]]:
                 pass
 
     def leave(_number: int, _frame: FrameType | None) -> None:
-        """The terminal sends it to both."""
+        """Ignores a signal that the terminal sends to both processes."""
 
     handlers = {signal.SIGTERM: pass_on, signal.SIGHUP: pass_on}
     keys = {signal.SIGINT: leave, signal.SIGQUIT: leave}
@@ -199,28 +200,28 @@ def _reported_if_slow(program: str) -> Iterator[None]:
 
 
 class Waiting:
-    """Tells a user once, after some seconds, that a backend is away and is tried again."""
+    """Reports once, after some seconds, that a backend is away and is being retried."""
 
     def __init__(self) -> None:
         self._since = time.monotonic()
         self._reported = False
 
     def transient(self, err: Exception) -> bool:
-        """True if the call that failed may succeed later; reports that it is repeated."""
+        """Returns True if a retry may succeed; reports the retry."""
         if not passes(err):
             return False
         self.report(str(err))
         return True
 
     def report(self, words: str) -> None:
-        """Logs why it is being waited, once, and not in the first seconds."""
+        """Logs the reason of the wait, once, and not in the first seconds."""
         if not self._reported and time.monotonic() - self._since >= SILENT_S:
             self._reported = True
             logger.warning("%s; trying again", words)
 
 
 def stderr_message(text: str, program: str) -> str:
-    r"""The message of a program on one line, without its name in front.
+    r"""Returns the message of a program on one line, without the program's name.
 
     >>> stderr_message("sbatch: error: no\nsbatch: error: such partition\n", "sbatch")
     'no; such partition'

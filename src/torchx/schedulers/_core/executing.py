@@ -1,4 +1,4 @@
-"""Commands that are run in a running replica: the request, and the refusals that all share."""
+"""Commands in a running replica: the request, and the shared checks."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from torchx.specs.api import AppState, is_terminal
 from .snapshot import AppSnapshot, ReplicaKey, ReplicaSnapshot
 
 COMMAND_NOT_FOUND = 127
-"""Exit code of a command that does not exist, as a shell gives it."""
+"""Exit code of a command that does not exist, as a shell reports it."""
 
 
 @light_dataclass(frozen=True)
@@ -47,7 +47,7 @@ def check_command(command: Sequence[str]) -> tuple[str, ...]:
 
 
 def running_replica(snapshot: AppSnapshot, wanted: ReplicaKey | None) -> ReplicaSnapshot:
-    """The replica that was asked for, which runs; the first that runs for ``None``.
+    """Returns the requested replica, which must run; for ``None``, the first running one.
 
     Raises:
         UnknownName: if the app has no such role or replica.
@@ -91,7 +91,7 @@ def _not_running(snapshot: AppSnapshot, replica: ReplicaSnapshot) -> str:
 
 
 def cannot_execute(scheduler: str, replica: ReplicaSnapshot) -> UnsupportedRequest:
-    """The refusal of a scheduler that has no way into a replica."""
+    """Returns the error of a scheduler that cannot run commands in a replica."""
     return UnsupportedRequest(
         f"`{scheduler}` cannot run a command in a replica; {_instead(replica, 'log in to')}"
     )
@@ -100,11 +100,11 @@ def cannot_execute(scheduler: str, replica: ReplicaSnapshot) -> UnsupportedReque
 def cannot_forward(
     scheduler: str, replica: ReplicaSnapshot | None, port: int, others: Sequence[str] = ()
 ) -> UnsupportedRequest:
-    """The refusal of a scheduler that has no way to the ports of a replica.
+    """Returns the error of a scheduler that cannot reach the ports of a replica.
 
     Args:
-        replica: ``None`` if none runs.
-        others: names of the schedulers that have one.
+        replica: ``None`` if none is running.
+        others: names of the schedulers that can.
     """
     can = " and ".join(f"`{name}`" for name in others)
     told = f"`{scheduler}` cannot forward ports{can and f', as {can} can'}"
@@ -118,9 +118,9 @@ def _instead(replica: ReplicaSnapshot | None, verb: str) -> str:
 
 
 def signal_script(mark: str, signal: str) -> str:
-    """A shell script that signals all processes with the mark in their environment.
+    """Returns a shell script that signals all processes with the mark in their environment.
 
-    A terminal does so for its group of processes; a command without one has no other way.
+    A terminal does that for its process group; without a terminal this is the only way.
     """
     return (
         "for d in /proc/[0-9]*; do"

@@ -1,6 +1,6 @@
-"""Exit codes and errors of replicas: one set of numbers, words and JSON for all schedulers.
+"""Exit codes and errors of replicas: the same numbers, words and JSON on all schedulers.
 
-An exit code is what ``wait(2)`` says: signals are negative numbers.
+Exit codes are those of ``wait(2)``: signals are negative numbers.
 """
 
 _SHELL_SIGNAL_BASE = 128
@@ -12,7 +12,7 @@ _SHELL_WORDS = {
 
 
 def from_shell(code: int) -> int:
-    """The exit code behind a shell's or a container's, which count signals from 128.
+    """Converts the exit code of a shell or container, which count signals from 128.
 
     >>> from_shell(137), from_shell(3)
     (-9, 3)
@@ -22,7 +22,7 @@ def from_shell(code: int) -> int:
 
 
 def signal_name(number: int) -> str:
-    """Name of a signal.
+    """Returns the name of a signal.
 
     >>> signal_name(9), signal_name(63)
     ('SIGKILL', 'signal 63')
@@ -36,14 +36,14 @@ def signal_name(number: int) -> str:
 
 
 def describe_exit(code: int | None, reason: str = "") -> str:
-    """How a replica ended, in words.
+    """Describes how a replica ended.
 
     >>> describe_exit(-9, "out of memory"), describe_exit(3)
     ('killed by SIGKILL (out of memory)', 'exited with code 3')
 
     Args:
-        code: ``None`` if the backend does not tell it.
-        reason: the backend's own words; empty if there are none.
+        code: ``None`` if the backend does not report it.
+        reason: the backend's message; empty if there is none.
     """
     if code is None:
         return reason or "failed"
@@ -53,7 +53,7 @@ def describe_exit(code: int | None, reason: str = "") -> str:
 
 
 def failure_json(words: str, code: int | None, ended_ns: int | None) -> str:
-    """A failure without an error file, in the shape of one."""
+    """Returns a failure without an error file, in the format of one."""
     import json
 
     ended_s = (ended_ns or 0) // 1_000_000_000
@@ -63,10 +63,10 @@ def failure_json(words: str, code: int | None, ended_ns: int | None) -> str:
 def exception_json(
     exception: str, traceback: str, code: int | None, ended_ns: int | None, rank: int | None = None
 ) -> str:
-    """An exception that a replica printed, in the shape of an error file.
+    """Returns an exception that a replica printed, in the format of an error file.
 
     Args:
-        rank: of the process in the job; ``None`` if it is not known.
+        rank: of the process in the job; ``None`` if unknown.
     """
     import json
 
@@ -78,7 +78,7 @@ def exception_json(
 
 
 def with_extra(error: str, name: str, value: object) -> str:
-    """The error of a replica, as its error file has it, with something more to tell of it."""
+    """Returns the error of a replica, in the format of an error file, with one more field."""
     import json
 
     try:
@@ -90,7 +90,7 @@ def with_extra(error: str, name: str, value: object) -> str:
 
 
 def one_line_json(text: str) -> str:
-    """The content of an error file: JSON as ``json.dumps`` writes it, anything else as it is."""
+    """Normalizes the content of an error file: JSON on one line, other text unchanged."""
     import json
 
     try:
@@ -108,10 +108,11 @@ _CONSEQUENCES = (
     "SignalException",
     "KeyboardInterrupt",
 )
-"""Errors of a rank whose peer has gone, as torch.distributed and torchrun word them, or of a
-process that was asked to end."""
+"""Errors of a rank whose peer has gone, in the words of torch.distributed and torchrun, or of a
+process that was told to end.
+"""
 
 
 def is_consequence(text: str) -> bool:
-    """Whether an error only tells of the failure of another process."""
+    """Returns True if an error is only the consequence of another process's failure."""
     return any(words in text for words in _CONSEQUENCES)

@@ -1,4 +1,4 @@
-"""Explains an app: reads what its failed replica printed, and applies the tables of rules."""
+"""Explains an app: reads the output of its failed replica, and applies the tables of rules."""
 
 from collections.abc import Sequence
 
@@ -15,14 +15,14 @@ from .snapshot import AppSnapshot, ReplicaSnapshot
 from .tracebacks import place_of, raised_by
 
 LAST_LINES = 10
-"""How many of a failed replica's last lines are evidence."""
+"""Number of last lines of a failed replica used as evidence."""
 
 
 def explain(snapshot: AppSnapshot, reader: LogReader | None, words: Sequence[Rule]) -> Explanation:
-    """Why the app is in its state.
+    """Explains the app's state.
 
     Args:
-        reader: of its logs; ``None`` if there are none.
+        reader: reader of its logs; ``None`` if there are none.
         words: the rules of its scheduler.
     """
     rules = Rules((*words, *COMMON_WORDS), OUTPUT_RULES)
@@ -31,7 +31,7 @@ def explain(snapshot: AppSnapshot, reader: LogReader | None, words: Sequence[Rul
     try:
         snapshot = with_causes(snapshot, reader)
         failed = failed_replica(snapshot)
-        assert failed is not None  # what they printed takes no failure back
+        assert failed is not None  # their output cannot undo a failure
         lines = telling_lines(failed, reader, LAST_LINES) if reader is not None else []
     except TorchXError:  # logs that cannot be read explain nothing
         return explain_snapshot(snapshot, rules)
@@ -40,7 +40,7 @@ def explain(snapshot: AppSnapshot, reader: LogReader | None, words: Sequence[Rul
 
 
 def trace_of(failed: ReplicaSnapshot, last_lines: Sequence[str]) -> Trace:
-    """What the replica's error file, or the exception that it printed, tells."""
+    """Reads the replica's error file, or the exception that it printed."""
     raised = raised_by(failed.error)
     if raised is None:
         return Trace(last_lines=last_lines)
@@ -53,7 +53,7 @@ def trace_of(failed: ReplicaSnapshot, last_lines: Sequence[str]) -> Trace:
 
 
 def from_response(found: DescribeAppResponse) -> AppSnapshot:
-    """As much of a snapshot as the answer of ``describe`` holds."""
+    """Builds a snapshot from the response of ``describe``, as far as possible."""
     replicas = tuple(
         ReplicaSnapshot(
             status.role,

@@ -1,4 +1,4 @@
-"""Which replicas failed, with the exceptions and the lines they printed."""
+"""Finds the failed replicas, with their exceptions and last lines."""
 
 from torchx.specs.api import AppState
 
@@ -9,15 +9,15 @@ from .snapshot import AppSnapshot, ReplicaKey, ReplicaSnapshot
 from .tracebacks import Raised, in_words, raised_by, raised_in, rank_in
 
 CAUSES_SEARCHED = 8
-"""In the output of how many failed replicas a traceback is searched for."""
+"""Number of failed replicas whose output is searched for a traceback."""
 LAST_LINES_OF = 32
-"""Of how many failed replicas the last lines are read."""
+"""Number of failed replicas whose last lines are read."""
 
 
 def failed_replicas(
     snapshot: AppSnapshot, reader: LogReader | None, max_lines: int
 ) -> list[FailedReplica]:
-    """The replicas that failed, the first failure first; none of an app that was cancelled."""
+    """Returns the failed replicas, first failure first; none of a cancelled app."""
     if snapshot.cancelled:
         return []
     return [
@@ -40,7 +40,7 @@ def failed_replicas(
 
 
 def telling_lines(replica: ReplicaSnapshot, reader: LogReader, count: int) -> list[str]:
-    """The last lines of a replica; those of its exception, where others were printed later."""
+    """Returns the last lines of a replica, or those of its exception if others follow it."""
     lines = reader.last_lines(replica, count)
     raised = raised_by(replica.error)
     if raised is None or not raised.callstack:
@@ -51,10 +51,10 @@ def telling_lines(replica: ReplicaSnapshot, reader: LogReader, count: int) -> li
 
 
 def with_causes(snapshot: AppSnapshot, reader: LogReader | None) -> AppSnapshot:
-    """The snapshot with the exceptions that the first failed replicas printed.
+    """Returns the snapshot with the exceptions that the first failed replicas printed.
 
-    An error file that names an exception is believed; output is searched only where there is none,
-    or where it only tells of the loss of another process.
+    An error file with an exception is used; output is searched only without one, or if it only
+    reports the loss of another process.
     """
     if reader is None or snapshot.fatal is None or snapshot.cancelled:
         return snapshot
@@ -68,7 +68,7 @@ def with_causes(snapshot: AppSnapshot, reader: LogReader | None) -> AppSnapshot:
 
 
 def _printed_errors(snapshot: AppSnapshot, reader: LogReader) -> dict[ReplicaKey, str]:
-    """What failed replicas printed, up to the first error that tells of no other process."""
+    """Returns exceptions printed by failed replicas, up to the first that is no consequence."""
     found: dict[ReplicaKey, str] = {}
     for replica in snapshot.failures[:CAUSES_SEARCHED]:
         error = replica.error or ""
@@ -94,7 +94,7 @@ def _error_json(replica: ReplicaSnapshot, raised: Raised) -> str:
 
 
 def _raised_elsewhere(snapshot: AppSnapshot, reader: LogReader) -> str | None:
-    """What a replica raised that has not ended by itself, and that others have noticed by now.
+    """Returns the exception of a replica that has not ended yet, while others have noticed it.
 
     The worker of one node may fail before all, and the launcher of that node end last.
     """
@@ -108,7 +108,7 @@ def _raised_elsewhere(snapshot: AppSnapshot, reader: LogReader) -> str | None:
 
 
 def _ranked(replica: ReplicaSnapshot, reader: LogReader) -> str | None:
-    """The error file of a worker of torchrun, which lacks the rank, with it."""
+    """Adds the rank to the error file of a torchrun worker, which lacks it."""
     recorded = raised_by(replica.error)
     if recorded is None or recorded.rank is not None:
         return None
@@ -117,7 +117,7 @@ def _ranked(replica: ReplicaSnapshot, reader: LogReader) -> str | None:
 
 
 def _printed(replica: ReplicaSnapshot, reader: LogReader) -> Raised | None:
-    """The exception at the end of what a replica printed; ``None`` if there is none."""
+    """Returns the exception at the end of a replica's output; ``None`` if there is none."""
     for text in reader.outputs(replica):
         found = raised_in(text)
         if found is not None:
@@ -126,6 +126,6 @@ def _printed(replica: ReplicaSnapshot, reader: LogReader) -> Raised | None:
 
 
 def _printed_rank(replica: ReplicaSnapshot, reader: LogReader, exception: str) -> int | None:
-    """The rank that raised an exception, by what the replica printed."""
+    """Returns the rank that raised an exception, from the replica's output."""
     ranks = (rank_in(text, exception) for text in reader.outputs(replica))
     return next((rank for rank in ranks if rank is not None), None)

@@ -1,8 +1,8 @@
 """Log files of many replicas, read and followed in one thread.
 
 A replica has one or more files for each attempt. They are open only while they are read: thousands
-may be followed, and a network file system shows what another machine wrote only to who opens a file
-later. A line that has not ended is not kept in memory but read again when it has.
+may be followed, and on a network file system text from another machine becomes visible only when a
+file is opened again. An unfinished line is not kept in memory but read again when it is complete.
 """
 
 import heapq
@@ -16,10 +16,10 @@ from .snapshot import ReplicaKey
 
 READ_BYTES = 1 << 17
 LONG_LINE_BYTES = 1 << 24
-"""A longer line comes in pieces that follow each other."""
+"""A longer line is delivered in consecutive pieces."""
 PIECE_BYTES = 1 << 20
 TURN_BYTES = 1 << 23
-"""How much of one replica is read before others have their turn."""
+"""Bytes of one replica that are read before others have their turn."""
 SHORTEST_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 1.0
 
@@ -28,34 +28,34 @@ PathsOf = Callable[[ReplicaKey, int], Sequence[str]]
 
 
 class EndDetector(Protocol):
-    """Says from signs that cost the backend little how far the replicas are."""
+    """Detects the progress of replicas at little cost for the backend."""
 
     def look(self, quiet_s: float) -> bool:
-        """Learns what is new; whether that may be the end of an attempt.
+        """Updates the state; returns True if an attempt may have ended.
 
         Args:
-            quiet_s: for how many seconds no replica has written a line.
+            quiet_s: seconds for which no replica has written a line.
         """
 
     def latest(self, replica: ReplicaKey) -> int:
-        """The latest attempt that has begun; nothing more is written by those before it."""
+        """Returns the latest attempt that has started; earlier ones write nothing more."""
 
     def ended(self, replica: ReplicaKey) -> bool:
-        """True if nothing more is written by any attempt."""
+        """Returns True if no attempt writes anything more."""
 
 
 class GrowingFile:
-    """A file that may not be there yet, read in whole lines as it grows."""
+    """A file that may not exist yet, read in whole lines as it grows."""
 
     def __init__(self, path: str, start: int = 0) -> None:
         self._path = path
         self._start = start
-        """Offset of the first line that was not given yet."""
+        """Offset of the first line that was not returned yet."""
         self._scanned = start
-        """No newline is between there and here."""
+        """There is no newline between that offset and this one."""
 
     def new_lines(self, limit: int = TURN_BYTES) -> Iterator[bytes]:
-        """The lines that were completed since the last call, about as many bytes at most."""
+        """Yields lines completed since the last call, up to about that many bytes."""
         stop = self._start + limit
         more = True
         while more and self._start < stop:
@@ -74,20 +74,20 @@ class GrowingFile:
             self._scanned += len(data)
 
     def rest(self) -> Iterator[bytes]:
-        """The last line, if it has no newline."""
+        """Yields the last line, if it has no newline."""
         end = _size(self._path)
         if end > self._start:
             yield from self._pieces(end)
             self._start = self._scanned = end
 
     def _pieces(self, end: int) -> Iterator[bytes]:
-        """The line up to there: at one go, or in pieces that break no character."""
+        """Yields the line up to that offset: whole, or in pieces that do not split a character."""
         at = self._start
         most = LONG_LINE_BYTES if end - at <= LONG_LINE_BYTES else PIECE_BYTES
         while at < end:
             data = _read(self._path, at, min(most, end - at))
             if not data:
-                return  # it was cut off in the meantime
+                return  # it was truncated in the meantime
             if at + len(data) < end:
                 data = data[: whole_characters(data)]
             yield data
@@ -95,7 +95,7 @@ class GrowingFile:
 
 
 def whole_characters(data: bytes) -> int:
-    r"""Number of bytes before a character of UTF-8 that is cut off.
+    r"""Returns the number of bytes before an incomplete UTF-8 character at the end.
 
     >>> whole_characters("aé".encode()[:2]), whole_characters(b"\xff\xff")
     (1, 2)
@@ -140,11 +140,11 @@ def read_now(
     attempts: Callable[[ReplicaKey], Sequence[int]],
     tail: int | None = None,
 ) -> Iterator[LogChunk]:
-    """The content of the files now: replica by replica, attempt by attempt, file by file.
+    """Yields the current content of the files: by replica, attempt and file.
 
     Args:
-        attempts: those of a replica that are wanted, in their order.
-        tail: at least so many of the last lines of each replica, and not much more.
+        attempts: returns the requested attempts of a replica, in order.
+        tail: at least this many of the last lines of each replica, and not many more.
     """
     for replica in replicas:
         wanted = attempts(replica)
@@ -164,7 +164,7 @@ def read_now(
 def _tail_starts(
     replica: ReplicaKey, paths: PathsOf, attempts: Sequence[int], count: int
 ) -> dict[str, int]:
-    """By path, where the last lines begin; files without any of them are left out."""
+    """Returns, by path, the offset of the last lines; files without any are left out."""
     starts: dict[str, int] = {}
     found = 0
     for attempt in reversed(attempts):
@@ -177,7 +177,7 @@ def _tail_starts(
 
 
 def _find_tail(path: str, count: int) -> tuple[int, int]:
-    """Offset and number of the last lines of a file."""
+    """Returns offset and number of the last lines of a file."""
     size = at = _size(path)
     if size == 0:
         return 0, 0
@@ -200,7 +200,7 @@ def _find_tail(path: str, count: int) -> tuple[int, int]:
 
 
 class _Follower:
-    """One replica that is followed."""
+    """The state of one followed replica."""
 
     def __init__(self, replica: ReplicaKey, paths: PathsOf, attempt: int) -> None:
         self.replica = replica
@@ -213,14 +213,14 @@ class _Follower:
         self._files = [GrowingFile(path) for path in self._paths(self.replica, self.attempt)]
 
     def new(self) -> Iterator[LogChunk]:
-        """The lines that were completed since the last call."""
+        """Yields the lines completed since the last call."""
         key = LogKey(*self.replica, self.attempt)
         for file in self._files:
             for data in file.new_lines():
                 yield key, None, data
 
     def rest(self) -> Iterator[LogChunk]:
-        """All that is left of the attempt, which is over."""
+        """Yields the rest of an attempt that has ended."""
         key = LogKey(*self.replica, self.attempt)
         for file in self._files:
             for data in file.new_lines(limit=1 << 62):
@@ -229,7 +229,7 @@ class _Follower:
                 yield key, None, data
 
     def next_attempt(self) -> None:
-        """Goes on with the attempt that follows."""
+        """Continues with the next attempt."""
         self.attempt += 1
         self.pause_s = SHORTEST_PAUSE_S
         self._open()
@@ -241,10 +241,9 @@ def follow(
     detector: EndDetector,
     attempt: int | None = None,
 ) -> Iterator[LogChunk]:
-    """Lines as they arrive, until all replicas have ended.
+    """Yields lines as they arrive, until all replicas have ended.
 
-    Each replica has pauses of its own: a silent one is looked at once a second, however much others
-    write.
+    Each replica is polled at its own rate: a silent one once a second, however much others write.
 
     Args:
         attempt: only this one; ``None`` for all.
@@ -258,7 +257,7 @@ def follow(
         if news:
             due.clear()
         for _, i, follower in turn:
-            # asked before reading: what was written before the end is read
+            # checked before reading, so that everything written before the end is read
             over = _over(detector, follower)
             quiet = True
             for chunk in follower.rest() if over else follower.new():
@@ -279,7 +278,7 @@ def follow(
 
 
 def _over(detector: EndDetector, follower: _Follower) -> bool:
-    """True if nothing more is written by the attempt that is being read."""
+    """Returns True if the attempt being read writes nothing more."""
     replica = follower.replica
     return detector.latest(replica) > follower.attempt or detector.ended(replica)
 

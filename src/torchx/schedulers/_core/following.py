@@ -1,4 +1,4 @@
-"""Follows several replicas at once, each in a thread: their lines by time as they come."""
+"""Follows several replicas at once, each in a thread, and merges their lines by time."""
 
 import heapq
 import threading
@@ -17,28 +17,28 @@ if TYPE_CHECKING:
 THREAD_NAME = "torchx-follow"
 
 HOLD_S = 0.1
-"""How long a line of one replica waits for older ones of others."""
+"""Seconds for which a line of one replica waits for older ones of others."""
 _PATIENCE_S = 5.0
-"""How long the first lines wait until all replicas are being read."""
+"""Seconds for which the first lines wait until all replicas are being read."""
 
 
 class Follower(Protocol):
-    """Reads one replica as it prints."""
+    """Reads the output of one replica as it is written."""
 
     key: LogKey
 
     def batches(self) -> Iterator[Sequence[TimedLine]]:
-        """Lines in their order, as they come; an empty batch once the replica is being read."""
+        """Yields lines in order, as they arrive; an empty batch once the replica is being read."""
 
     def close(self) -> None:
         """Ends ``batches``, also from another thread."""
 
 
 def follow_merged(followers: Sequence[Follower]) -> Iterator[LogChunk]:
-    """Lines of several replicas as they come, in the order of time but for what comes late.
+    """Yields lines of several replicas as they arrive, by time except for late ones.
 
     Raises:
-        TorchXError: the first one of a follower, when all that was read before is given.
+        TorchXError: the first error of a follower, after the lines read before it.
     """
     from queue import SimpleQueue
 
@@ -61,7 +61,7 @@ def follow_merged(followers: Sequence[Follower]) -> Iterator[LogChunk]:
 
 
 def _feed(order: int, follower: Follower, found: "SimpleQueue[Any]") -> None:
-    """Puts lines on the queue, and at the end what went wrong, if anything did."""
+    """Puts lines on the queue, and at the end the error, if there is one."""
     failure: BaseException | None = None
     try:
         for batch in follower.batches():
@@ -73,7 +73,7 @@ def _feed(order: int, follower: Follower, found: "SimpleQueue[Any]") -> None:
 
 
 def _take(found: "SimpleQueue[Any]", timeout_s: float | None) -> list[Any]:
-    """All that is on the queue, at least one item; nothing after the time."""
+    """Returns the content of the queue, at least one item; empty after the timeout."""
     from queue import Empty
 
     try:
@@ -86,7 +86,7 @@ def _take(found: "SimpleQueue[Any]", timeout_s: float | None) -> list[Any]:
 
 
 class Merge:
-    """Holds lines of several replicas until it is known that none before them will come."""
+    """Holds lines of several replicas until no earlier ones can arrive."""
 
     def __init__(self, keys: Sequence[LogKey]) -> None:
         self.live = {*range(len(keys))}
@@ -94,21 +94,21 @@ class Merge:
         self.failure: BaseException | None = None
         self._queues = [LineQueue(key) for key in keys]
         self._latest = [-1] * len(keys)
-        """Time of the latest line of each replica that has come."""
+        """Time of the latest line received from each replica."""
         self._silent = {*range(len(keys))}
         self._began = time.monotonic()
         self._since: float | None = None
-        """When the first lines could be given: each replica was being read."""
+        """When all replicas were being read, so that the first lines could be released."""
 
     def join(self, key: LogKey) -> int:
-        """The order of one that is read from now on; nobody waits for its first line."""
+        """Adds a replica and returns its order; others do not wait for its first line."""
         self._queues.append(LineQueue(key))
         self._latest.append(-1)
         self.live.add(len(self._queues) - 1)
         return len(self._queues) - 1
 
     def add(self, items: Iterable[Any]) -> None:
-        """Takes what ``_feed`` put on the queue."""
+        """Processes the items that ``_feed`` put on the queue."""
         arrived = time.monotonic()
         for order, batch, failure in items:
             self._silent.discard(order)
@@ -120,11 +120,11 @@ class Merge:
                 self._latest[order] = max(self._latest[order], batch[-1][0])
 
     def holds(self) -> bool:
-        """Whether lines wait for others."""
+        """Returns True if lines wait for others."""
         return any(queue.batches for queue in self._queues)
 
     def ready(self) -> Iterator[LogChunk]:
-        """Lines that all replicas have passed, or that have waited long enough for them."""
+        """Yields lines that all replicas have passed, or that have waited long enough."""
         now = time.monotonic()
         if self._since is None:
             # what a replica printed before may be older than all the rest
@@ -137,11 +137,11 @@ class Merge:
         yield from self._given(passed_ns, now - HOLD_S)
 
     def rest(self) -> Iterator[LogChunk]:
-        """All lines that are still held."""
+        """Yields all lines that are still held."""
         yield from self._given(NEVER, 0.0)
 
     def _given(self, passed_ns: int, before: float) -> Iterator[LogChunk]:
-        """Lines up to a time, and those that arrived before a moment."""
+        """Yields lines up to a time, and those that arrived before a moment."""
         heap = [(q.head(), order) for order, q in enumerate(self._queues) if q.batches]
         heapq.heapify(heap)
         while heap:

@@ -1,4 +1,4 @@
-"""What ends a launcher in the middle of a submission raises there, so that it can be taken back."""
+"""Makes signals raise during a submission, so that it can be rolled back."""
 
 import signal
 import threading
@@ -11,9 +11,8 @@ from types import FrameType
 def sigterm_raises() -> Iterator[None]:
     """Lets SIGTERM raise ``SystemExit`` (128 + 15) inside, as SIGINT raises ``KeyboardInterrupt``.
 
-    Nothing is done in other threads than the main one, and where the program has a handler of its
-    own. Once it has come, SIGTERM is ignored until the end of the context: what takes a submission
-    back is not cut short.
+    Does nothing outside the main thread, or if the program has its own handler. After the first
+    one, SIGTERM is ignored until the end of the context, so that the rollback is not interrupted.
     """
     main = threading.current_thread() is threading.main_thread()
     if not main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:

@@ -1,4 +1,4 @@
-"""Which log lines are wanted, and the form in which they come."""
+"""The query for log lines, and the type of the chunks returned."""
 
 from typing import NamedTuple
 
@@ -9,11 +9,11 @@ from .responses import Stream
 
 @light_dataclass(frozen=True)
 class LogQuery:
-    """The lines that are wanted of each replica."""
+    """The lines requested from each replica."""
 
     stream: Stream = Stream.COMBINED
     since_ns: int | None = None
-    """Nanoseconds since the epoch, as in ``until_ns``; ``None`` for no limit."""
+    """Nanoseconds since the epoch, like ``until_ns``; ``None`` for no limit."""
     until_ns: int | None = None
     follow: bool = False
     """Go on until the app has ended, instead of what there is now."""
@@ -24,7 +24,7 @@ class LogQuery:
 
 
 class LogKey(NamedTuple):
-    """Whose output it is."""
+    """The source of output: role, replica, attempt."""
 
     role: str
     replica: int
@@ -32,8 +32,8 @@ class LogKey(NamedTuple):
 
 
 LogChunk = tuple[LogKey, int | None, bytes]
-"""Whole lines of one replica that were written at one time, which is ``None`` if it is not known.
+"""Whole lines of one replica that were written at one time, which is ``None`` if unknown.
 
-Only the last chunk of an attempt may lack a newline at its end, and a piece of a very long line,
-which the rest of that line follows at once.
+Only the last chunk of an attempt may lack a newline at its end, or a piece of a very long line,
+directly followed by its rest.
 """

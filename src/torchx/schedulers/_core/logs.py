@@ -1,4 +1,4 @@
-"""Log lines of several replicas: merged by time, chosen by an expression, cut to the last ones."""
+"""Log lines of several replicas: merged by time, filtered, limited to the last ones."""
 
 import time
 from collections import deque
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 BLOCK_BYTES = 1 << 17
 """Neighbouring chunks of one replica are joined up to this size."""
 AWAY_S = 150.0
-"""How long a backend may be away while its logs are followed."""
+"""Seconds that a backend may be away while its logs are followed."""
 _LONGEST_PAUSE_S = 5.0
 
 
 def to_ns(moment: "datetime | float | None") -> int | None:
-    """Nanoseconds since the epoch; a time without zone is local time, a number counts seconds."""
+    """Converts to nanoseconds since the epoch; naive times are local, numbers are seconds."""
     if moment is None:
         return None
     if isinstance(moment, (int, float)):
@@ -37,10 +37,10 @@ def to_ns(moment: "datetime | float | None") -> int | None:
 
 
 def merge_by_time(streams: "Sequence[Iterator[LogChunk]]") -> Iterator[LogChunk]:
-    """Chunks of several replicas in the order of time; of equal times the first stream's first.
+    """Merges chunks of several replicas by time; ties go to the first stream.
 
-    A chunk without a time follows the one before it. Streams of which no chunk has a time come
-    one after the other.
+    A chunk without a time follows the one before it. Streams without any times follow one after the
+    other.
     """
     import heapq
 
@@ -61,7 +61,7 @@ def _ranked(order: int, stream: "Iterator[LogChunk]") -> "Iterator[tuple[int, in
 
 
 def in_range(chunks: Iterable[LogChunk], query: LogQuery) -> Iterator[LogChunk]:
-    """The chunks between ``since`` and ``until``, where they have times."""
+    """Yields the chunks between ``since`` and ``until``, and those without a time."""
     since, until = query.since_ns or 0, query.until_ns
     for chunk in chunks:
         written = chunk[1]
@@ -70,14 +70,14 @@ def in_range(chunks: Iterable[LogChunk], query: LogQuery) -> Iterator[LogChunk]:
 
 
 def to_blocks(chunks: Iterable[LogChunk]) -> Iterator[LogBlock]:
-    """Decoded blocks, each of what comes at one go from one attempt of a replica."""
+    """Decodes chunks to blocks, each of consecutive output of one attempt."""
     for key, _, data in chunks:
         if data:
             yield LogBlock(key.role, key.replica, key.attempt, data.decode("utf-8", "replace"))
 
 
 def joined(chunks: Iterable[LogChunk]) -> Iterator[LogChunk]:
-    """Neighbouring chunks of one attempt as one, up to a bound. Holds back what it joins."""
+    """Joins neighbouring chunks of one attempt, up to a limit. Holds chunks back to join them."""
     current: LogKey | None = None
     parts: list[bytes] = []
     size = 0
@@ -96,7 +96,7 @@ def joined(chunks: Iterable[LogChunk]) -> Iterator[LogChunk]:
 
 
 def split_lines(text: str) -> list[str]:
-    r"""Lines with their ``\n``; ``\r`` and other breaks are left alone.
+    r"""Splits text after each ``\n``; ``\r`` and other line breaks are kept.
 
     >>> split_lines("p\nq")
     ['p\n', 'q']
@@ -115,9 +115,9 @@ def split_lines_iterator(chunks: Iterable[str]) -> Iterable[str]:
 
 
 def lines_of(blocks: Iterable[LogBlock]) -> Iterator[str]:
-    """The lines of blocks of one replica, each with its newline but perhaps the last."""
+    """Yields the lines of blocks of one replica; only the last may lack its newline."""
     held: list[str] = []
-    """Pieces of a line that has not ended; joined once, however many they are."""
+    """Pieces of an unfinished line; joined once, however many they are."""
     attempt = 0
     for block in blocks:
         if held and block.attempt != attempt:
@@ -137,7 +137,7 @@ def lines_of(blocks: Iterable[LogBlock]) -> Iterator[str]:
 
 
 def compiled(regex: str) -> "re.Pattern[str]":
-    """The expression.
+    """Compiles a regular expression.
 
     Raises:
         InvalidInput: for a text that is no regular expression.
@@ -164,13 +164,13 @@ def filter_regex(regex: str, data: Iterable[str]) -> Iterable[str]:
 
 
 def matching(blocks: Iterable[LogBlock], pattern: "re.Pattern[str]") -> Iterator[LogBlock]:
-    """The blocks with those lines only in which the expression is found.
+    """Yields the blocks with only the lines that match.
 
-    Of a line that comes in pieces, they are given from the piece on in which it is found.
+    A line in pieces is yielded from the matching piece on.
     """
     search = pattern.search
     goes_on = False
-    """Whether the block before ended within a line, and that was given."""
+    """True if the previous block ended within a line that was yielded."""
     for block in blocks:
         lines = split_lines(block.text)
         last = lines[-1]
@@ -182,7 +182,7 @@ def matching(blocks: Iterable[LogBlock], pattern: "re.Pattern[str]") -> Iterator
 
 
 def last_lines(blocks: Iterable[LogBlock], count: int) -> Iterator[LogBlock]:
-    """The last lines of each replica, in their order."""
+    """Yields the last lines of each replica, in order."""
     kept: dict[ReplicaKey, deque[tuple[int, LogBlock]]] = {}
     number = 0
     for block in blocks:
@@ -201,7 +201,7 @@ def last_then_follow(
     count: int,
     pattern: "re.Pattern[str] | None",
 ) -> Iterator[LogBlock]:
-    """The last lines of each replica that are there now, then those that are written later."""
+    """Yields the current last lines of each replica, then lines that are written later."""
     given: dict[LogKey, int] = {}
     now = to_blocks(_counted(read(replace(query, follow=False)), given))
     yield from last_lines(matching(now, pattern) if pattern else now, count)
@@ -215,12 +215,12 @@ def following_through_outages(
     away: "Callable[[str], None]",
     first_pause_s: float = 0.5,
 ) -> Iterator[LogChunk]:
-    """Chunks of ``read()``, which is called again when the backend was away, none given twice.
+    """Yields chunks of ``read()``, which is called again after an outage, without duplicates.
 
     Args:
         read: reads and follows from the beginning.
-        away: called once for each outage, with the backend's words.
-        first_pause_s: seconds before the first repetition; doubled for each further one.
+        away: called once for each outage, with the backend's message.
+        first_pause_s: seconds before the first retry; doubled for each further one.
 
     Raises:
         BackendUnavailable: if the backend stays away for ``AWAY_S`` seconds.
@@ -247,14 +247,14 @@ def following_through_outages(
 
 
 def _counted(chunks: Iterable[LogChunk], given: "dict[LogKey, int]") -> Iterator[LogChunk]:
-    """The same chunks; counts the bytes of each attempt in ``given``."""
+    """Passes chunks through and counts the bytes of each attempt in ``given``."""
     for chunk in chunks:
         given[chunk[0]] = given.get(chunk[0], 0) + len(chunk[2])
         yield chunk
 
 
 def _without(chunks: Iterable[LogChunk], given: "dict[LogKey, int]") -> Iterator[LogChunk]:
-    """The chunks without the first bytes of each attempt, as many as ``given`` says."""
+    """Skips the first bytes of each attempt, as many as ``given`` has."""
     for key, written, data in chunks:
         skip = given.get(key, 0)
         if not skip:

@@ -1,4 +1,4 @@
-"""One snapshot for the length of a verb: the backend is asked once, however many steps need it."""
+"""Shares one snapshot during a call: the backend is queried once, however many steps need it."""
 
 from collections.abc import Callable
 from contextvars import ContextVar, Token
@@ -11,10 +11,10 @@ _seen: ContextVar[_Seen | None] = ContextVar("torchx_seen", default=None)
 
 
 class one_look:
-    """Within this context an app is looked at once; contexts within it share its snapshots.
+    """Within this context an app is queried once; nested contexts share its snapshots.
 
     Args:
-        fresh: share nothing with the context around: what waits looks again and again.
+        fresh: do not share snapshots with the enclosing context, for code that polls.
     """
 
     _token: "Token[_Seen | None] | None" = None
@@ -34,7 +34,7 @@ class one_look:
 def seen(
     scheduler: object, app_id: str, look: "Callable[[str], AppSnapshot | None]"
 ) -> AppSnapshot | None:
-    """The snapshot of the verb that is under way; a new one outside of any."""
+    """Returns the snapshot of the current context; a new one outside of any."""
     known = _seen.get()
     if known is None:
         return look(app_id)
@@ -45,7 +45,7 @@ def seen(
 
 
 def forget(scheduler: object, app_id: str) -> None:
-    """The next look asks the backend again: something was changed there."""
+    """Drops the snapshot of an app that was changed, so that the next look queries the backend."""
     known = _seen.get()
     if known is not None:
         known.pop((id(scheduler), app_id), None)

@@ -1,4 +1,4 @@
-"""Ends or removes many apps: looks at all of them, then acts, and goes on after a failure."""
+"""Ends or removes many apps: queries all of them, then acts, and continues after a failure."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -11,13 +11,13 @@ from .snapshot import AppSnapshot
 
 @light_dataclass(frozen=True)
 class Outcome:
-    """What became of one of the apps."""
+    """The outcome for one app."""
 
     app_id: str
     before: AppState | None
-    """State that it was found in; ``None`` if the scheduler does not know it."""
+    """State before the call; ``None`` if the scheduler does not know the app."""
     acted: bool = False
-    """The backend was told, and did not refuse."""
+    """True if the backend accepted the request."""
     error: TorchXError | None = None
 
 
@@ -27,7 +27,7 @@ Act = Callable[[Sequence[AppSnapshot]], Mapping[str, TorchXError]]
 def each(
     act: Callable[[AppSnapshot], None], snapshots: Iterable[AppSnapshot]
 ) -> dict[str, TorchXError]:
-    """Acts on one after the other; gives the errors by app id."""
+    """Acts on one app after the other; returns errors by app id."""
     errors: dict[str, TorchXError] = {}
     for snapshot in snapshots:
         try:
@@ -43,7 +43,7 @@ def act_on(
     wanted: Callable[[AppSnapshot], bool],
     act: Act,
 ) -> list[Outcome]:
-    """Acts on the apps that are wanted, at once; tells of all in the order that was given."""
+    """Acts on the matching apps at once; returns outcomes of all in the given order."""
     chosen = [found[i] for i in app_ids if i in found and wanted(found[i])]
     errors = act(chosen) if chosen else {}
     acted = {snapshot.app_id for snapshot in chosen}

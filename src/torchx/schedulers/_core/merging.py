@@ -1,4 +1,4 @@
-"""Lines of several replicas in the order of time, a run of one replica's lines at a time."""
+"""Merges lines of several replicas by time, in runs of one replica's lines."""
 
 import heapq
 from collections import deque
@@ -14,27 +14,27 @@ NEVER = 1 << 63
 
 
 class LineQueue:
-    """Lines of one replica that have not been given yet. One that comes late follows at once."""
+    """Lines of one replica that were not returned yet. A late line is returned at once."""
 
     def __init__(self, key: LogKey) -> None:
         self.key = key
         self.batches: deque[tuple[float, Sequence[TimedLine]]] = deque()
         """When each batch arrived, and its lines."""
         self._at = 0
-        """Number of the lines of the first batch that were given."""
+        """Number of lines of the first batch that were returned."""
         self._latest = 0
 
     def put(self, lines: Sequence[TimedLine], arrived: float = 0.0) -> None:
-        """Takes the next lines."""
+        """Appends the next lines."""
         if lines:
             self.batches.append((arrived, lines))
 
     def head(self) -> int:
-        """Time of the next line."""
+        """Returns the time of the next line."""
         return max(self._latest, self.batches[0][1][self._at][0])
 
     def take(self, until_ns: int) -> LogChunk:
-        """The next line and those of its batch behind it up to a time."""
+        """Takes the next line, and the following ones of its batch up to a time."""
         lines, begin = self.batches[0][1], self._at
         latest = self.head()
         end = begin + 1
@@ -53,14 +53,14 @@ class LineQueue:
 
 
 def as_chunk(key: LogKey, lines: Sequence[TimedLine]) -> LogChunk:
-    """Lines of one replica as one chunk, of the time of the first."""
+    """Joins lines of one replica to one chunk, with the time of the first."""
     return key, lines[0][0], b"".join([text for _, text in lines])
 
 
 def merge_batches(
     streams: "Sequence[tuple[LogKey, Iterator[Sequence[TimedLine]]]]",
 ) -> Iterator[LogChunk]:
-    """The lines of several replicas; of equal times the first replica's first."""
+    """Merges the lines of several replicas; ties go to the first replica."""
     return joined(_merged(streams))
 
 
@@ -83,7 +83,7 @@ def _merged(
 
 
 def limit_of(heap: Sequence[tuple[int, int]], order: int) -> int:
-    """Up to which time the lines of a replica come before the heads of the others.
+    """Returns the time up to which a replica's lines precede the heads of the others.
 
     Args:
         heap: times of the next lines of the others, with their order.
@@ -95,7 +95,7 @@ def limit_of(heap: Sequence[tuple[int, int]], order: int) -> int:
 
 
 def _fill(queue: LineQueue, source: Iterator[Sequence[TimedLine]]) -> bool:
-    """Whether there is another line; reads on where none is left."""
+    """Returns True if there is another line; reads on if the queue is empty."""
     while not queue.batches:
         batch = next(source, None)
         if batch is None:

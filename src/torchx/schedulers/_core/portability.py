@@ -1,7 +1,7 @@
-"""What a scheduler would refuse, drop or change of an app: found by building requests.
+"""Finds what a scheduler would refuse, drop or change of an app, by building requests.
 
 A field is dropped if the request is the same without it, unless the features of the scheduler
-declare that it honours the field in another way. So nothing is listed by hand.
+declare that it honours the field in another way. So no list has to be maintained.
 """
 
 import re
@@ -20,15 +20,15 @@ _ID = re.compile(r"(?<=-)[bcdfghjklmnpqrstvwxz][bcdfghjklmnpqrstvwxz0-9]{11,15}"
 """A random id, which is new for each request."""
 _MOST_REFUSALS = 10
 _ERRORS = (TorchXError, ValueError, TypeError, KeyError, NotImplementedError)
-"""How an app is refused; schedulers of other packages have errors of their own."""
+"""Errors that refuse an app; schedulers of other packages have errors of their own."""
 
 Build = Callable[[AppDef], str]
-"""The text of the request of an app; raises what the scheduler raises."""
+"""Returns the text of an app's request; raises what the scheduler raises."""
 
 
 @light_dataclass(frozen=True)
 class Finding:
-    """One field that a scheduler does not take as it is."""
+    """A field that a scheduler refuses, drops or changes."""
 
     kind: str
     """``refused``, ``dropped`` or ``changed``."""
@@ -36,7 +36,7 @@ class Finding:
     """Empty for a field of the app."""
     field: str
     text: str
-    """Its value; the reason of a refusal; what becomes of it."""
+    """The dropped value, the reason of the refusal, or the change."""
 
     def __str__(self) -> str:
         of = f" of role `{self.role}`" if self.role else ""
@@ -53,7 +53,7 @@ class _Field:
 
 
 def set_fields(role: Role) -> Iterator[_Field]:
-    """The fields of a role that a scheduler may not know, as far as they are set."""
+    """Yields the fields of a role that are set and that a scheduler may not support."""
     if role.mounts:
         kinds = ", ".join(type(mount).__name__ for mount in role.mounts)
         yield _Field("mounts", kinds, lambda r: replace(r, mounts=[]))
@@ -87,7 +87,7 @@ def _with_resource(**fields: Any) -> Callable[[Role], Role]:
 
 
 def probe(app: AppDef, features: SchedulerFeatures | None, build: Build) -> list[Finding]:
-    """What the scheduler does not take as it is.
+    """Returns the fields that the scheduler refuses, drops or changes.
 
     Args:
         features: ``None`` for a scheduler that declares none.
@@ -106,7 +106,7 @@ def probe(app: AppDef, features: SchedulerFeatures | None, build: Build) -> list
 
 
 def _refusals(app: AppDef, build: Build) -> tuple[list[Finding], AppDef, str | None]:
-    """The refusals; the app without what is refused, and its request if there is one."""
+    """Returns the refusals, the app without the refused fields, and its request if there is one."""
     findings: list[Finding] = []
     for _ in range(_MOST_REFUSALS):
         try:
@@ -123,7 +123,7 @@ def _refusals(app: AppDef, build: Build) -> tuple[list[Finding], AppDef, str | N
 
 
 def _cause(app: AppDef, build: Build, message: str) -> tuple[int, _Field] | None:
-    """The field without which the refusal is another one or none."""
+    """Returns the field whose removal changes or removes the refusal."""
     for i, role in enumerate(app.roles):
         for field in set_fields(role):
             try:
@@ -136,7 +136,7 @@ def _cause(app: AppDef, build: Build, message: str) -> tuple[int, _Field] | None
 
 
 def _honoured(name: str, role: Role, features: SchedulerFeatures) -> bool:
-    """Whether the features declare it: it may then be honoured without standing in the request."""
+    """Returns True if the features declare the field: it may work without being in the request."""
     if name == "max_retries":
         return bool(features.retries)
     if name == "min_replicas":
@@ -162,7 +162,7 @@ def _changes(
 
 
 def _rounded(app: AppDef, i: int, build: Build, text: str) -> Iterator[Finding]:
-    """A fraction of a CPU that becomes a whole number."""
+    """Finds fractions of a CPU that become whole numbers."""
     role = app.roles[i]
     cpu = role.resource.cpu
     if cpu <= 0 or cpu == int(cpu):
@@ -172,13 +172,13 @@ def _rounded(app: AppDef, i: int, build: Build, text: str) -> Iterator[Finding]:
         for whole in (int(cpu) + 1, int(cpu))
         if _built(build, _replaced(app, i, _with_resource(cpu=whole)(role))) == text
     ]
-    if len(same) == 1:  # of a scheduler that drops it, both are
+    if len(same) == 1:  # a scheduler that drops CPUs matches both
         taken = f"{cpu} is taken as {same[0]}"
         yield Finding(CHANGED, role.name, "resource.cpu", taken)
 
 
 def _built(build: Build, app: AppDef) -> str | None:
-    """The request; ``None`` if the app is refused, which shows that the field matters."""
+    """Returns the request; ``None`` if the app is refused, which shows that the field matters."""
     try:
         return _normal(build(app))
     except _ERRORS:
@@ -194,7 +194,7 @@ def _normal(text: str) -> str:
 
 
 def as_data(findings: "list[Finding]") -> Mapping[str, list[dict[str, str]]]:
-    """The findings by their kinds, as plain data."""
+    """Returns the findings by kind, as plain data."""
     return {
         kind: [
             {"role": f.role, "field": f.field, "text": f.text} for f in findings if f.kind == kind

@@ -1,4 +1,4 @@
-"""Ports of this machine that lead to a port of a replica."""
+"""Forwards local ports to a port of a replica."""
 
 import socket
 import threading
@@ -14,23 +14,23 @@ _CHUNK = 65536
 
 
 class PortConnection(Protocol):
-    """One connection to a port of a replica."""
+    """A connection to a port of a replica."""
 
     def receive(self) -> bytes:
-        """What the other side says next; empty once it has closed the connection."""
+        """Returns the next data; empty once the other side has closed the connection."""
         ...
 
     def send(self, data: bytes) -> None:
-        """Says something."""
+        """Sends data."""
         ...
 
     def close(self) -> None:
-        """Ends the connection; may be called again, also while another thread receives."""
+        """Closes the connection; may be called repeatedly, also while another thread receives."""
         ...
 
 
 class ForwardedPort:
-    """A port of this machine, each connection to which is carried to the replica.
+    """A local port whose connections are forwarded to the replica.
 
     Args:
         local: its number; 0 for any free one.
@@ -50,18 +50,18 @@ class ForwardedPort:
 
     @property
     def number(self) -> int:
-        """The number of the port here."""
+        """The number of the local port."""
         return int(self._listener.getsockname()[1])
 
     def start(self) -> None:
-        """Carries connections from now on, in the background."""
+        """Starts forwarding connections, in the background."""
         threading.Thread(target=self._serve, name="port", daemon=True).start()
 
     def close(self) -> None:
-        """Takes no more connections."""
+        """Accepts no more connections."""
         try:
             self._listener.shutdown(socket.SHUT_RDWR)
-        except OSError:  # where a listener cannot be shut down, closing it is enough
+        except OSError:  # if a listener cannot be shut down, closing it is enough
             pass
         self._listener.close()
 
@@ -88,7 +88,7 @@ class ForwardedPort:
             except (OSError, TorchXError) as err:
                 logger.debug("a forwarded connection ended: %s", err)
             finally:
-                # the other side may still be answering a client that only reads from now on
+                # the other side may still be sending to a client that has finished sending
                 back.join(_LINGER_S)
                 remote.close()
 

@@ -1,4 +1,4 @@
-"""Reads the log lines of an app through its scheduler: those that are asked for, or the last."""
+"""Reads the requested, or the last, log lines of an app through its scheduler."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
@@ -21,11 +21,11 @@ _OUTPUT_LINES = 200
 """How many of a replica's last lines are read to find out what went wrong."""
 
 ReadLogs = Callable[[Sequence[ReplicaKey], LogQuery], Iterator[LogChunk]]
-"""Reads the lines of some replicas of the app at hand."""
+"""Reads the lines of some replicas of an app."""
 
 
 class LogReader:
-    """The lines of one app, as its scheduler reads them."""
+    """Reads the lines of one app through its scheduler."""
 
     __slots__ = ("attempts", "read", "separate_streams")
 
@@ -42,11 +42,11 @@ class LogReader:
         count: int | None,
         away: Callable[[str], None],
     ) -> Iterator[LogBlock]:
-        """Blocks of the lines that were asked for.
+        """Yields blocks of the requested lines.
 
         Args:
             pattern: only lines in which it is found.
-            count: only so many of the last lines of each replica, and what is written later.
+            count: only this many of the last lines of each replica, and later ones.
             away: called once for each outage while the lines are followed.
         """
 
@@ -64,25 +64,25 @@ class LogReader:
         return logs.matching(blocks, pattern) if pattern is not None else blocks
 
     def last_lines(self, replica: ReplicaSnapshot, count: int) -> list[str]:
-        """The last lines of a replica's errors, or of all it printed if it wrote no errors."""
+        """Returns the last lines of a replica's stderr, or of all its output if that is empty."""
         return [line.rstrip() for line in self._last(replica, count) if line.strip()][-count:]
 
     def outputs(self, replica: ReplicaSnapshot) -> Iterator[str]:
-        """The last lines of what a replica wrote, errors first where they are apart."""
+        """Yields the last lines of a replica's output, stderr first if it is separate."""
         streams = (Stream.STDERR, Stream.STDOUT) if self.separate_streams else (Stream.COMBINED,)
         for stream in streams:
             yield "".join(self._lines(replica, stream, _OUTPUT_LINES))
 
     def _last(self, replica: ReplicaSnapshot, count: int) -> list[str]:
         if self.separate_streams:
-            # more than are wanted: empty ones do not count
+            # more than needed: empty ones do not count
             lines = self._lines(replica, Stream.STDERR, 5 * count)
             if any(line.strip() for line in lines):
                 return lines
         return self._lines(replica, Stream.COMBINED, 5 * count)
 
     def _lines(self, replica: ReplicaSnapshot, stream: Stream, count: int) -> list[str]:
-        """The last lines of the latest attempt; none where they cannot be read."""
+        """Returns the last lines of the latest attempt; empty if they cannot be read."""
         attempt = replica.attempt if self.attempts else None
         query = LogQuery(stream, attempt=attempt, tail=count)
         try:
@@ -93,7 +93,7 @@ class LogReader:
 
 
 class _Source(Protocol):
-    """What is needed of a scheduler to read its logs."""
+    """The interface of a scheduler for reading its logs."""
 
     backend: str
 
@@ -108,7 +108,7 @@ class _Source(Protocol):
 
 
 def reader_of(scheduler: _Source, snapshot: AppSnapshot) -> LogReader:
-    """Reads the lines of one app of a scheduler that has logs."""
+    """Returns the reader for one app of a scheduler with logs."""
     return LogReader(
         lambda replicas, query: scheduler.read_logs(snapshot, replicas, query),
         scheduler.features.separate_streams,
@@ -118,7 +118,7 @@ def reader_of(scheduler: _Source, snapshot: AppSnapshot) -> LogReader:
 
 @light_dataclass(frozen=True)
 class LinesWanted:
-    """What is asked for by ``Scheduler.log_blocks``, which says what each of these means."""
+    """The arguments of ``Scheduler.log_blocks``, which documents them."""
 
     replicas: Sequence[ReplicaKey] | None
     regex: str | None = None
@@ -133,11 +133,11 @@ class LinesWanted:
 def log_blocks(
     scheduler: _Source, app_id: str, wanted: LinesWanted, away: Callable[[str, str], None]
 ) -> Iterator[LogBlock]:
-    """The lines of an app that are asked for; refuses at the call what there is not.
+    """Yields the requested lines of an app; refuses unsupported requests at the call.
 
     Args:
-        away: called once for each outage while the lines are followed, with the name of the
-            backend and what it said.
+        away: called once for each outage while the lines are followed, with the name of the backend
+            and its message.
     """
     query = LogQuery(
         stream=Stream(wanted.streams) if wanted.streams is not None else Stream.COMBINED,
@@ -164,7 +164,7 @@ def check_attempt(
     """Refuses an attempt that none of the replicas has had.
 
     Raises:
-        LogsNotFound: naming the attempts that there are.
+        LogsNotFound: with the existing attempts.
     """
     if attempt is None:
         return

@@ -1,7 +1,7 @@
-"""Notes of this user about apps that were submitted from here, below ``TORCHX_HOME``.
+"""Records of apps that this user submitted from here, below ``TORCHX_HOME``.
 
-An aid where the backend has forgotten an app, or does not tell where its files are. Nothing depends
-on it: a note that cannot be written or read is none.
+They help if the backend has forgotten an app, or does not report where its files are. Nothing
+depends on them: a record that cannot be written or read is ignored.
 """
 
 import json
@@ -14,7 +14,7 @@ from torchx.errors import InvalidInput
 
 
 def remember(scheduler: str, app_id: str, data: Mapping[str, object]) -> None:
-    """Notes an app; of two with one id the later counts."""
+    """Records an app; a later record of the same id wins."""
     try:
         path = _path(scheduler, app_id)
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
@@ -24,7 +24,7 @@ def remember(scheduler: str, app_id: str, data: Mapping[str, object]) -> None:
 
 
 def forget(scheduler: str, app_id: str) -> None:
-    """Removes the note about an app, if there is one."""
+    """Removes the record of an app, if there is one."""
     try:
         os.unlink(_path(scheduler, app_id))
     except (OSError, InvalidInput):
@@ -32,7 +32,7 @@ def forget(scheduler: str, app_id: str) -> None:
 
 
 def recall(scheduler: str, app_id: str) -> dict[str, object] | None:
-    """The note about an app; ``None`` if there is none."""
+    """Returns the record of an app; ``None`` if there is none."""
     try:
         with open(_path(scheduler, app_id), encoding="utf-8") as f:
             data = json.load(f)

@@ -1,4 +1,4 @@
-"""The replicas of a role with their macros filled in, planned once for all of them."""
+"""Expands a role into replicas with their macros filled in, planned once for all."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -9,19 +9,19 @@ from torchx.specs.api import Role, macros
 
 
 class Replica(NamedTuple):
-    """One replica of a role. Its arguments and its environment are its own: they may be changed."""
+    """A replica of a role. Its arguments and environment are its own and may be changed."""
 
     k: int
     args: list[str]
     env: dict[str, str]
     values: macros.Values
-    """For what else holds macros, such as metadata."""
+    """The values of macros, for other fields such as metadata."""
 
 
 def expand(
     role: Role, app_id: str, *, rank0_env: str = "", img_root: str = ""
 ) -> Iterator[Replica]:
-    """The replicas of a role, in order. Which texts hold macros is looked for once.
+    """Yields the replicas of a role, in order. Texts with macros are found once.
 
     >>> role = Role("w", "img", args=["--id", macros.replica_id], num_replicas=2)
     >>> [replica.args for replica in expand(role, "job-1")]

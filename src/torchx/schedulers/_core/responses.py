@@ -1,4 +1,4 @@
-"""The types that a scheduler's verbs answer with, and what it declares it can do."""
+"""The types that a scheduler's methods return, and its declared features."""
 
 from enum import Enum
 
@@ -7,7 +7,7 @@ from torchx.specs.api import NONE, AppState, RetryPolicy, Role, RoleStatus
 
 
 class Stream(str, Enum):
-    """The output of a replica that is read."""
+    """The output stream of a replica to read."""
 
     STDOUT = "stdout"
     STDERR = "stderr"
@@ -31,18 +31,18 @@ class DescribeAppResponse:
 
 @light_dataclass
 class ListAppResponse:
-    """One app in a list. ``Runner.list`` fills in the handle."""
+    """An app in a list. ``Runner.list`` fills in the handle."""
 
     app_id: str
     state: AppState
     app_handle: str = "<NOT_SET>"
     name: str = ""
     created_ns: int | None = None
-    """When it was launched, in nanoseconds since the epoch; ``None`` if it is not known."""
+    """When it was launched, in nanoseconds since the epoch; ``None`` if unknown."""
     replicas: tuple[int, int] | None = None
-    """How many run or have succeeded, of how many; ``None`` if that is not told."""
+    """Number of replicas that run or have succeeded, and of all; ``None`` if unknown."""
     times_ns: tuple[int, int] | None = None
-    """First start and last end of its replicas; 0 for an end that is to come."""
+    """First start and last end of its replicas; 0 for an end still to come."""
 
     def __hash__(self) -> int:
         return hash((self.app_id, self.app_handle, self.state))
@@ -50,7 +50,7 @@ class ListAppResponse:
 
 @light_dataclass(frozen=True)
 class SchedulerFeatures:
-    """Abilities of a scheduler. What it does not declare is refused with an exception."""
+    """The features of a scheduler. Requests for undeclared ones are refused with an exception."""
 
     logs: bool = True
     tail: bool = True
@@ -61,25 +61,25 @@ class SchedulerFeatures:
     """Lines have times: ``since`` and ``until`` of ``log_iter`` are honoured."""
     list: bool = True
     delete_forgets: bool = False
-    """A deleted app is unknown afterwards; elsewhere ``delete`` is ``cancel``."""
+    """A deleted app is unknown afterwards; without this ``delete`` only cancels."""
     durable: bool = False
     """Apps are visible from other processes and after the one that launched them."""
     replica_statuses: bool = False
     exit_codes: bool = False
     retries: frozenset[RetryPolicy] = frozenset()
-    """Policies by which ``Role.max_retries`` is honoured."""
+    """Supported policies for ``Role.max_retries``."""
     multi_role: bool = True
     min_replicas: bool = False
     mounts: bool = False
     event_wait: bool = False
-    """``wait_for_change`` returns when something happens, not when its time is over."""
+    """``wait_for_change`` returns when something changes, before its timeout."""
     attempts: bool = False
     """The logs of each attempt are kept."""
     verify_logs: bool = False
-    """Missing lines of a log are noticed."""
+    """Missing lines of a log are detected."""
     ends_on_failure: bool = False
     """The backend itself ends the other replicas when one has failed for good and the option
-    ``on_failure`` says ``end``; elsewhere ``Runner.wait`` does."""
+    ``on_failure`` says ``end``; without this ``Runner.wait`` does."""
     execute: bool = False
     """Commands can be run in a running replica: the scheduler has the hook ``execute``."""
     port_forward: bool = False
@@ -89,7 +89,7 @@ class SchedulerFeatures:
 
 
 class LogBlock:
-    """Whole lines of one replica; only the very last line of a replica may lack its newline."""
+    """Whole lines of one replica; only a replica's last line may lack its newline."""
 
     __slots__ = ("attempt", "replica", "role", "text")
 
@@ -106,18 +106,18 @@ class LogBlock:
 
 @light_dataclass
 class FailedReplica:
-    """How a replica failed, and where to read on."""
+    """A failed replica: how it failed, its last lines and log."""
 
     role: str
     replica: int
     attempt: int
     exit_code: int | None
-    """Negative for a signal; ``None`` if the backend does not say."""
+    """Negative for a signal; ``None`` if the backend does not report it."""
     reason: str
     log_path: str | None
     last_lines: list[str]
     error: str = ""
-    """What it raised, in which rank and where, in one line; empty if that is not known."""
+    """Its exception, with rank and place, in one line; empty if unknown."""
 
 
 @light_dataclass

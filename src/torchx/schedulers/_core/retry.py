@@ -1,4 +1,4 @@
-"""Names of ``torchx._retry``, which is below all packages: the client of Docker needs it too."""
+"""Names of ``torchx._retry``, which is below all packages because the Docker client needs it."""
 
 from torchx._retry import PAUSES_S, passes, with_retries
 

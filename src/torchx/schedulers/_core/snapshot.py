@@ -1,4 +1,4 @@
-"""What one look at a backend tells of an app, and all that is derived from it."""
+"""Snapshots: the state of an app from one query of the backend, and what is derived from it."""
 
 import functools
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,22 +19,22 @@ ReplicaKey = tuple[str, int]
 class ReplicaSnapshot:
     """The latest attempt of one replica.
 
-    ``FAILED`` means for good: a replica that is to be retried is ``PENDING``. One that was ended
-    because the app ended, by whatever signal, is ``CANCELLED``.
+    ``FAILED`` is final: a replica that will be retried is ``PENDING``. A replica that was ended
+    because the app ended, by any signal, is ``CANCELLED``.
     """
 
     role: str
     replica: int
     state: AppState
     exit_code: int | None = None
-    """As ``wait(2)`` says it, signals negative; ``None`` while it runs or if it is not told."""
+    """As from ``wait(2)``, signals negative; ``None`` while it runs or if it is unknown."""
     reason: str = ""
-    """The backend's own words for why it waits or how it ended, such as ``out of memory``."""
+    """The backend's reason why it waits or how it ended, such as ``out of memory``."""
     host: str = ""
     attempt: int = 0
     """0 for the first one."""
     started_ns: int | None = None
-    """Nanoseconds since the epoch, as in ``ended_ns``; ``None`` if it is not known."""
+    """Nanoseconds since the epoch, like ``ended_ns``; ``None`` if unknown."""
     ended_ns: int | None = None
     error: str | None = None
     """JSON of the replica's error file, or of the exception that it printed."""
@@ -44,47 +44,47 @@ class ReplicaSnapshot:
 
     @property
     def key(self) -> ReplicaKey:
-        """Its role and index."""
+        """The role and index."""
         return self.role, self.replica
 
     @property
     def ending(self) -> str:
-        """How it ended, in words."""
+        """A description of how it ended."""
         return describe_exit(self.exit_code, self.reason)
 
     @property
     def error_json(self) -> str:
-        """Its error, in the shape of an error file."""
+        """Its error, in the format of an error file."""
         return self.error or failure_json(self.ending, self.exit_code, self.ended_ns)
 
 
 @light_dataclass(frozen=True)
 class AppSnapshot:
-    """All that one look tells of an app. Replicas are in the order of their roles and indexes."""
+    """The state of an app at one time. Replicas are ordered by role and index."""
 
     app_id: str
     replicas: tuple[ReplicaSnapshot, ...] = ()
     roles: tuple[Role, ...] = ()
     name: str = ""
-    """Name of the app; empty if it is not known."""
+    """Name of the app; empty if unknown."""
     native_state: AppState | None = None
-    """State of the whole app by the backend's own word; ``None``: that of its replicas."""
+    """State of the whole app as the backend reports it; ``None`` derives it from the replicas."""
     cancelled: bool = False
-    """A user has asked for its end."""
+    """True if a user has requested its end."""
     message: str = ""
-    """The backend's own words about the app, such as why it waits."""
+    """The backend's message about the app, such as why it waits."""
     restarts: int = -1
-    """-1 if the backend does not tell."""
+    """-1 if unknown."""
     metadata: Mapping[str, str] = field(default_factory=dict)
     ui_url: str | None = None
     ends_on_failure: bool = False
-    """The other replicas are ended when one has failed for good (option ``on_failure=end``)."""
+    """True if the others are ended when one has failed for good (option ``on_failure=end``)."""
     ending: bool | None = None
-    """They are being ended now; ``None``: as soon as one has failed, without anybody's help."""
+    """True if they are being ended now; ``None`` if the backend does it after any failure."""
     created_ns: int | None = None
-    """When it was launched, in nanoseconds since the epoch; ``None`` if it is not known."""
+    """When it was launched, in nanoseconds since the epoch; ``None`` if unknown."""
     min_replicas_count: bool = True
-    """The backend lets as many replicas fail as ``min_replicas`` of their role allows."""
+    """True if the backend tolerates as many failures as ``min_replicas`` of a role allows."""
 
     @functools.cached_property
     def state(self) -> AppState:
@@ -95,14 +95,14 @@ class AppSnapshot:
 
     @property
     def terminal(self) -> bool:
-        """Whether the state is final."""
+        """True if the state is final."""
         return is_terminal(self.state)
 
     @functools.cached_property
     def failures(self) -> tuple[ReplicaSnapshot, ...]:
         """The replicas that failed, causes before consequences, then by the time of their end.
 
-        Of those that ended at one time, as far as it is told, those with a known error are first.
+        Among those that ended at the same time, those with a known error come first.
         """
         order = {role: i for i, role in enumerate(dict.fromkeys(r.role for r in self.replicas))}
 
@@ -115,7 +115,7 @@ class AppSnapshot:
 
     @functools.cached_property
     def fatal(self) -> ReplicaSnapshot | None:
-        """The first failure, where there are more than ``min_replicas`` allows."""
+        """The first failure, if there are more than ``min_replicas`` allows."""
         allowed = self._allowed_failures
         counts: dict[str, int] = {}
         for replica in self.failures:
@@ -129,11 +129,11 @@ class AppSnapshot:
         return allowed_failures(self.roles) if self.min_replicas_count else {}
 
     def find(self, key: ReplicaKey) -> ReplicaSnapshot | None:
-        """One replica; ``None`` if there is none of that role and index."""
+        """Returns a replica; ``None`` if there is none of that role and index."""
         return next((r for r in self.replicas if r.key == key), None)
 
     def with_errors(self, errors: Mapping[ReplicaKey, str]) -> "AppSnapshot":
-        """The same with the errors of some replicas filled in."""
+        """Returns a copy with the errors of some replicas filled in."""
         if not errors:
             return self
         replicas = [replace(r, error=errors.get(r.key, r.error)) for r in self.replicas]
@@ -141,7 +141,7 @@ class AppSnapshot:
 
 
 def allowed_failures(roles: Iterable[Role]) -> dict[str, int]:
-    """How many replicas of each role may fail without failing the app."""
+    """Returns, for each role, how many replicas may fail without failing the app."""
     return {
         role.name: role.num_replicas - role.min_replicas
         for role in roles
@@ -154,15 +154,15 @@ def aggregate(
     cancelled: bool = False,
     allowed: Mapping[str, int] | None = None,
 ) -> AppState:
-    """State of an app by those of its replicas.
+    """Derives the state of an app from those of its replicas.
 
     >>> w = [ReplicaSnapshot("w", k, s) for k, s in enumerate([AppState.FAILED, AppState.RUNNING])]
     >>> aggregate(w), aggregate(w[:1])
     (RUNNING (3), FAILED (5))
 
     Args:
-        cancelled: a user has asked for the end of the app.
-        allowed: how many replicas of a role may fail.
+        cancelled: a user has requested the end of the app.
+        allowed: number of replicas of each role that may fail.
     """
     states = {replica.state for replica in replicas}
     if not states:
@@ -182,7 +182,7 @@ def aggregate(
 
 
 def _live_state(states: "set[AppState]") -> AppState:
-    """State of an app of which at least one replica has not ended."""
+    """Derives the state of an app with at least one replica that has not ended."""
     if AppState.RUNNING in states:
         return AppState.RUNNING
     if AppState.UNKNOWN in states:
@@ -196,7 +196,7 @@ def _live_state(states: "set[AppState]") -> AppState:
 
 
 def to_response(snapshot: AppSnapshot) -> DescribeAppResponse:
-    """The answer of ``describe``."""
+    """Returns the response of ``describe``."""
     return DescribeAppResponse(
         app_id=snapshot.app_id,
         state=snapshot.state,
@@ -211,8 +211,8 @@ def to_response(snapshot: AppSnapshot) -> DescribeAppResponse:
 
 
 def to_row(snapshot: AppSnapshot) -> ListAppResponse:
-    """The row of ``list``."""
-    state = snapshot.native_state  # 10,000 rows have no time to spare for the property
+    """Returns the row of ``list``."""
+    state = snapshot.native_state  # the property is too slow for 10,000 rows
     if state is None:
         state = snapshot.state
     row = ListAppResponse(
@@ -233,7 +233,7 @@ def _counts(replicas: Sequence[ReplicaSnapshot]) -> tuple[int, int]:
 
 
 def _times(snapshot: AppSnapshot) -> tuple[int, int] | None:
-    """From the first start of a replica to the last end."""
+    """Returns the first start and the last end of replicas; ``None`` if unknown."""
     starts = [r.started_ns for r in snapshot.replicas if r.started_ns]
     if not starts:
         return None
@@ -242,7 +242,7 @@ def _times(snapshot: AppSnapshot) -> tuple[int, int] | None:
 
 
 def message(snapshot: AppSnapshot) -> str:
-    """Why the app waits, is ending or has ended; empty if there is nothing to say."""
+    """Returns why the app waits, is ending or has ended; empty if there is no reason."""
     parts = []
     if snapshot.fatal is not None and not snapshot.cancelled:
         parts.append(describe_failure(snapshot.fatal))
@@ -257,9 +257,9 @@ def message(snapshot: AppSnapshot) -> str:
 
 
 def describe_failure(replica: ReplicaSnapshot) -> str:
-    """The failure of one replica in one line: ``replica worker/1 exited with code 3``.
+    """Describes a failed replica in one line: ``replica worker/1 exited with code 3``.
 
-    With what it raised, if that is known: ``...: ValueError: no (train.py:41 in step)``.
+    The exception follows, if known: ``...: ValueError: no (train.py:41 in step)``.
     """
     told = f"replica {replica.role}/{replica.replica} {replica.ending}"
     if not replica.error:
@@ -293,7 +293,7 @@ def _statuses(snapshot: AppSnapshot) -> list[RoleStatus]:
 
 
 def select_replicas(snapshot: AppSnapshot, wanted: Sequence[ReplicaKey] | None) -> list[ReplicaKey]:
-    """The replicas that were asked for; all of them for ``None``.
+    """Returns the requested replicas; all for ``None``.
 
     Raises:
         LogsNotFound: if the app has no such role or replica.

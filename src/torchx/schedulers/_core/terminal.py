@@ -1,4 +1,4 @@
-"""Connects the file descriptors of this process with a command that runs elsewhere."""
+"""Connects the file descriptors of this process with a remote command."""
 
 import os
 import queue
@@ -22,37 +22,37 @@ logger = get_logger(__name__)
 _CHUNK = 65536
 _DEFAULT_SIZE = (24, 80)
 _MOST_INTERRUPTS = 2
-"""So many times Ctrl-C is passed on; the next one ends the conversation."""
+"""Number of times that Ctrl-C is passed on; the next one ends the session."""
 _ENDING = ("SIGTERM", "SIGHUP")
 _FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
 
 
 class Remote(Protocol):
-    """A command that runs elsewhere, on the other side of a connection."""
+    """A remote command, on the other side of a connection."""
 
     def receive(self) -> tuple[int, bytes] | None:
-        """What it prints next, on its stream 1 or 2; ``None`` once it has ended."""
+        """Returns the next output, on stream 1 or 2; ``None`` once the command has ended."""
         ...
 
     def send(self, data: bytes) -> None:
-        """Gives it something to read."""
+        """Sends data to its standard input."""
         ...
 
     def close_input(self) -> None:
-        """Nothing more is to be read."""
+        """Closes its standard input."""
         ...
 
     def resize(self, rows: int, columns: int) -> None:
-        """Its terminal has another size now."""
+        """Sets the size of its terminal."""
         ...
 
     def signal(self, name: str) -> None:
-        """Signals it and what it has started; ``name`` is like ``INT``."""
+        """Signals the command and its child processes; ``name`` is like ``INT``."""
         ...
 
 
 def converse(remote: Remote, request: ExecRequest) -> None:
-    """Carries input, output, sizes and signals until the command has ended."""
+    """Forwards input, output, sizes and signals until the command has ended."""
     controls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
     wake_r, wake_w = os.pipe()
     threads = [threading.Thread(target=_control, args=(controls,), name="control", daemon=True)]
@@ -77,7 +77,7 @@ def converse(remote: Remote, request: ExecRequest) -> None:
 
 
 def terminal_size(request: ExecRequest) -> tuple[int, int]:
-    """Rows and columns of the terminal that the request is connected with."""
+    """Returns rows and columns of the request's terminal."""
     for fd in (request.stdout, request.stdin):
         try:
             size = os.get_terminal_size(fd if fd is not None else -1)
@@ -95,7 +95,7 @@ def _print(remote: Remote, request: ExecRequest) -> None:
 
 
 def _feed(remote: Remote, stdin: int, wake: int) -> None:
-    """Sends what is typed or piped in; ends with the conversation."""
+    """Sends what is typed or piped in, until the session ends."""
     try:
         while True:
             ready, _, _ = select.select([stdin, wake], [], [])
@@ -107,21 +107,21 @@ def _feed(remote: Remote, stdin: int, wake: int) -> None:
                 return
             remote.send(data)
     except (OSError, TorchXError) as err:  # the command has ended, which the other side reports
-        logger.debug("input is not sent any more: %s", err)
+        logger.debug("input is no longer sent: %s", err)
 
 
 def _control(controls: "queue.SimpleQueue[Callable[[], None] | None]") -> None:
-    """Carries out what signal handlers, which must not wait, have asked for."""
+    """Runs the actions that signal handlers, which must not block, have queued."""
     while (act := controls.get()) is not None:
         try:
             act()
         except (OSError, TorchXError) as err:
-            logger.warning("the command could not be told: %s", err)
+            logger.warning("the signal could not be sent to the command: %s", err)
 
 
 @contextmanager
 def _raw(request: ExecRequest) -> Iterator[None]:
-    """Keys go to the other terminal as they are, Ctrl-C as well."""
+    """Switches our terminal to raw mode: all keys go to the remote one, also Ctrl-C."""
     if not request.tty or request.stdin is None or not os.isatty(request.stdin):
         yield
         return
@@ -137,7 +137,7 @@ def _raw(request: ExecRequest) -> Iterator[None]:
 
 
 def _leave(number: int, _frame: FrameType | None) -> None:
-    """Ends the conversation such that the terminal becomes what it was."""
+    """Ends the session and restores the terminal."""
     raise SystemExit(128 + number)
 
 
@@ -147,7 +147,7 @@ def _signals(
     request: ExecRequest,
     controls: "queue.SimpleQueue[Callable[[], None] | None]",
 ) -> Iterator[None]:
-    """Passes signals on, and changes of the size of the terminal."""
+    """Passes signals and changes of the terminal's size on."""
 
     def resize() -> None:
         remote.resize(*terminal_size(request))
@@ -170,7 +170,7 @@ def _signals(
         yield
         return
     handlers: dict[int, Callable[[int, FrameType | None], None]]
-    if request.tty:  # keys go through the terminal; what ends this process ends the conversation
+    if request.tty:  # keys go through the terminal; signals that end this process end the session
         handlers = {getattr(signal, name): _leave for name in _ENDING}
         handlers[signal.SIGWINCH] = lambda _number, _frame: controls.put(resize)
     else:

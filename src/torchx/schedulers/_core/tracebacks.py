@@ -1,4 +1,4 @@
-"""Python exceptions in what replicas printed: what was raised, where, and in which rank."""
+"""Finds Python exceptions in the output of replicas: type, place and rank."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -13,11 +13,11 @@ _CHAINED = (
     "The above exception was the direct cause of the following exception:",
 )
 _CHAIN_GAP = 40
-"""Lines of a message that may stand before the sentence that joins two exceptions."""
+"""Lines of a message that may precede the sentence that joins two exceptions."""
 _TEE = re.compile(r"\[[^\]\s]*\]:")
-"""What torchrun puts before each line of a worker: ``[1]:``, ``[trainer1]:``."""
+"""Torchrun's prefix of each line of a worker: ``[1]:``, ``[trainer1]:``."""
 _RANK = re.compile(r"\[rank(\d+)\]:")
-"""What torch.distributed puts before each line of an exception."""
+"""The prefix by torch.distributed of each line of an exception."""
 _LOCAL_RANK = re.compile(r"\[[^\]\s]*?(\d+)\]:")
 _ROOT_CAUSE = re.compile(
     r"Root Cause \(first observed failure\):\n(?:.*\n){1,4}?"
@@ -35,24 +35,24 @@ _LONGEST = 500
 
 @light_dataclass(frozen=True)
 class Raised:
-    """What ended a process."""
+    """The exception that ended a process."""
 
     exception: str
     """Type and message, on one line."""
     callstack: str = ""
-    """With the exceptions that led to it; empty if the process did not say what happened."""
+    """The traceback, with exceptions that led to this one; empty if there is none."""
     rank: int | None = None
     local_rank: int | None = None
     replica: str = ""
-    """Role and index, where it is not the replica at hand that raised it."""
+    """Role and index of the replica that raised it, if it is another one."""
 
 
 def raised_in(text: str) -> Raised | None:
-    """The exception that came first among the processes of a replica, by what they printed.
+    """Returns the first exception among the processes of a replica, from their output.
 
-    torchrun says which of its workers failed first; without it, the first process counts whose
-    exception tells of no other process. Of one process, its last exception is what ended it, but
-    for those that only tell that it was to end, or that another one has.
+    torchrun reports which worker failed first; without it, the first process counts whose exception
+    is not the consequence of another's. A process was ended by its last exception, except for those
+    that only report that it, or another one, was told to end.
     """
     found = [*_last_of_each_process(text)]
     roots = _ROOT_CAUSE.findall(text)
@@ -63,7 +63,7 @@ def raised_in(text: str) -> Raised | None:
 
 
 def _of_root(found: list[Raised], rank: int, local_rank: int, code: int) -> Raised:
-    """What the worker raised that failed first, as torchrun says."""
+    """Returns the exception of the worker that failed first according to torchrun."""
     own = [r for r in found if r.rank == rank or (r.rank is None and r.local_rank == local_rank)]
     if not own:  # printed without a prefix, or not at all
         own = [raised for raised in found if not is_consequence(raised.callstack)]
@@ -73,13 +73,13 @@ def _of_root(found: list[Raised], rank: int, local_rank: int, code: int) -> Rais
 
 
 def rank_in(text: str, exception: str) -> int | None:
-    """The rank that raised an exception, by what the processes of a replica printed."""
+    """Returns the rank that raised an exception, from the output of a replica's processes."""
     found = raised_in(text)
     return found.rank if found is not None and found.exception == exception else None
 
 
 def _last_of_each_process(text: str) -> Iterator[Raised]:
-    """In the order in which they were printed."""
+    """Yields the last exception of each process, in the order printed."""
     lines = text.split("\n")
     last: dict[str, tuple[int, str]] = {}
     for prefix in dict.fromkeys(_prefixes(lines)):
@@ -100,7 +100,7 @@ def _last_of_each_process(text: str) -> Iterator[Raised]:
 
 
 def _prefixes(lines: Sequence[str]) -> Iterator[str]:
-    """What stands before every line of the tracebacks in a text."""
+    """Yields the prefixes of the lines of tracebacks in a text."""
     for at, line in enumerate(lines):
         header = _HEADER.match(line) if "Traceback" in line else None
         if header is None:
@@ -115,7 +115,7 @@ def _prefixes(lines: Sequence[str]) -> Iterator[str]:
 
 
 def _tracebacks(lines: Sequence[str], prefix: str) -> Iterator[tuple[int, str]]:
-    """The tracebacks of one process, each with the line at which it ends."""
+    """Yields the tracebacks of one process, each with the index of its last line."""
     own = [
         (at, line[len(prefix) :])
         for at, line in enumerate(lines)
@@ -138,13 +138,13 @@ def _tracebacks(lines: Sequence[str], prefix: str) -> Iterator[tuple[int, str]]:
 
 
 def _begins(texts: Sequence[str], i: int) -> bool:
-    """Whether a traceback begins here, rather than one that is quoted in torchrun's summary."""
+    """Returns True if a traceback begins here that is not part of torchrun's summary."""
     header = _HEADER.match(texts[i])
     return header is not None and "traceback :" not in header.group(1)
 
 
 def _end_of_block(texts: Sequence[str], i: int) -> int:
-    """The index behind the line that names the exception."""
+    """Returns the index after the line that names the exception."""
     grouped = "+ Exception Group" in texts[i]
     i += 1
     while i < len(texts):
@@ -156,7 +156,7 @@ def _end_of_block(texts: Sequence[str], i: int) -> int:
 
 
 def _chained_at(texts: Sequence[str], i: int) -> int | None:
-    """Where the exception begins that followed from the one that ends here."""
+    """Returns the index of the exception chained to the one that ends here."""
     for j in range(i, min(i + _CHAIN_GAP, len(texts))):
         if texts[j] in _CHAINED:
             rest = range(j + 1, min(j + 3, len(texts)))
@@ -167,20 +167,20 @@ def _chained_at(texts: Sequence[str], i: int) -> int | None:
 
 
 def exception_of(callstack: str) -> str:
-    """Type and message of the exception that a traceback ends with.
+    """Returns type and message of the exception at the end of a traceback.
 
     >>> exception_of('Traceback (most recent call last):\\n  File "a.py", line 1\\nValueError: no')
     'ValueError: no'
     """
     last = callstack.rstrip().rsplit("\n", 1)[-1]
-    return last.removeprefix("  | ").strip().removeprefix("__main__.")  # as Python 3.10 has it
+    return last.removeprefix("  | ").strip().removeprefix("__main__.")  # as in Python 3.10
 
 
 # -- in words --------------------------------------------------------------------------------------
 
 
 def raised_by(error: str | None) -> Raised | None:
-    """The exception in a replica's error, as its error file or ``exception_json`` has it."""
+    """Returns the exception in a replica's error, from its error file or ``exception_json``."""
     import json
 
     try:
@@ -199,7 +199,7 @@ def raised_by(error: str | None) -> Raised | None:
 
 
 def place_of(callstack: str) -> str:
-    """File, line and function of the innermost call that is in no installed package.
+    """Returns file, line and function of the innermost call outside installed packages.
 
     >>> place_of('  File "/app/train.py", line 41, in step')
     '/app/train.py:41 in step'
@@ -214,7 +214,7 @@ def place_of(callstack: str) -> str:
 
 
 def in_words(error: str | None) -> str:
-    """Rank, exception and place of a replica's error in one line; empty if there is no exception.
+    """Returns rank, exception and place of a replica's error in one line; empty if none.
 
     >>> in_words('{"message": {"message": "E: no", "extraInfo": {"py_callstack": "", "rank": 1}}}')
     'rank 1: E: no'

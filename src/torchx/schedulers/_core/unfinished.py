@@ -1,21 +1,21 @@
-"""Text that has no newline yet, a prompt or a progress bar, as it comes where that is asked for.
+"""Shows text without a newline yet, such as prompts and progress bars, if requested.
 
-Lines are whole everywhere else, so that none is torn apart by those of another replica.
+By default lines are whole, so that they do not mix with those of other replicas.
 """
 
 from contextvars import ContextVar, Token
 
 LONGEST_BYTES = 1 << 16
-"""Of a longer line the rest is shown when it ends."""
+"""The rest of a longer line is shown when it ends."""
 
 _wanted: ContextVar[bool] = ContextVar("torchx_unfinished", default=False)
 
 
 class unfinished_lines:
-    """Within this context, who follows a single replica also gets the beginning of a line.
+    """Within this context, following a single replica also yields the start of a line.
 
     Args:
-        wanted: whether that is so.
+        wanted: whether to do that.
     """
 
     def __init__(self, wanted: bool = True) -> None:
@@ -29,18 +29,18 @@ class unfinished_lines:
 
 
 def wanted() -> bool:
-    """Whether the reader asks for it."""
+    """Returns True if the reader requested it."""
     return _wanted.get()
 
 
 class Shown:
-    """The beginning of a line that was given already."""
+    """The start of a line that was already shown."""
 
     def __init__(self) -> None:
         self._text = b""
 
     def more(self, text: bytes) -> bytes:
-        """What is new of a line of which so much has come; empty if nothing is."""
+        """Returns the new part of a line's current text; empty if there is none."""
         text = whole_characters(text[:LONGEST_BYTES])
         if not text.startswith(self._text) or len(text) == len(self._text):
             return b""
@@ -49,8 +49,7 @@ class Shown:
         return new
 
     def rest(self, data: bytes) -> bytes:
-        """What is left of the lines that come next. Others than the one that was begun get a
-        line of their own."""
+        """Returns the part of the next lines that was not shown; other lines start on a new one."""
         text, self._text = self._text, b""
         if not text:
             return data
@@ -58,7 +57,7 @@ class Shown:
 
 
 def whole_characters(data: bytes) -> bytes:
-    """The bytes without the beginning of a character of UTF-8 at their end.
+    """Returns the bytes without an incomplete UTF-8 character at the end.
 
     >>> whole_characters("aé".encode()[:-1])
     b'a'

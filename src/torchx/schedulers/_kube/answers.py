@@ -1,4 +1,4 @@
-"""Reads answers of the server: objects, or errors in words for the user."""
+"""Parses responses of the server: objects, or errors with a message for the user."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -20,14 +20,14 @@ from .errors import (
 
 
 def document(call: Call, answer: Answer, user: str = "") -> dict[str, Any]:
-    """The object in the answer.
+    """Returns the object in a response.
 
     Args:
         user: the name of the kubeconfig's user, for messages.
 
     Raises:
-        ApiError: the subclass that fits, if the server answered with an error.
-        AnswerLost: if it is no object, of which a part may have been lost on the way.
+        ApiError: the matching subclass, if the server returned an error.
+        AnswerLost: if it is not an object; part of it may have been lost on the way.
     """
     try:
         found = answer.json()
@@ -38,13 +38,13 @@ def document(call: Call, answer: Answer, user: str = "") -> dict[str, Any]:
         raise api_error(call, answer, user)
     if not isinstance(found, dict):
         beginning = " ".join(answer.body[:100].decode(errors="replace").split())
-        msg = f"the answer to `{call}` is cut off, or not from an API server: `{beginning}`"
+        msg = f"the answer to `{call}` is truncated, or not from an API server: `{beginning}`"
         raise AnswerLost(msg)
     return found
 
 
 def api_error(call: Call, answer: Answer, user: str = "") -> ApiError:
-    """The error for an answer with status 400 or higher."""
+    """Returns the error for a response with status 400 or higher."""
     try:
         found = answer.json()
     except ValueError:
@@ -56,7 +56,7 @@ def api_error(call: Call, answer: Answer, user: str = "") -> ApiError:
 
 
 def status_error(call: Call, status: Mapping[str, Any]) -> ApiError:
-    """The error for a ``Status`` that came inside a stream."""
+    """Returns the error for a ``Status`` received inside a stream."""
     words = " ".join(str(status.get("message") or "no reason given").split())
     code = status.get("code")
     answer = Answer(code if isinstance(code, int) else 500, {}, b"")
@@ -112,4 +112,4 @@ def _retry_after_s(answer: Answer, status: Mapping[str, Any]) -> float | None:
     try:
         return max(0.0, float(said)) if said is not None else None
     except (TypeError, ValueError):
-        return None  # a date: the bounded pauses are used
+        return None  # a date: the usual pauses are used

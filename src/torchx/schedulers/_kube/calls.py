@@ -1,4 +1,4 @@
-"""What is said to an API server: kinds, calls, answers, and who carries them."""
+"""Types for the API server: kinds, calls, responses, and transports."""
 
 import json
 from collections.abc import AsyncIterator, Mapping
@@ -9,7 +9,7 @@ from urllib.parse import quote, urlencode
 from torchx._startup.dataclass import field, light_dataclass
 
 Object = dict[str, Any]
-"""An object of the API, as its JSON."""
+"""An object of the API, as JSON data."""
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -18,7 +18,7 @@ JSON_PATCH = "application/json-patch+json"
 
 @light_dataclass(frozen=True)
 class Kind:
-    """A kind of objects; ``group`` is empty for the core."""
+    """A kind of objects; ``group`` is empty for the core group."""
 
     group: str
     version: str
@@ -27,11 +27,11 @@ class Kind:
 
     @property
     def api_version(self) -> str:
-        """As it stands in an object."""
+        """The ``apiVersion`` of its objects."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, namespace: str, name: str = "", subresource: str = "") -> str:
-        """Path of one object, or of all in the namespace; of all namespaces if that is empty."""
+        """Returns the path of one object, or of all in a namespace, in all if that is empty."""
         root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
         inside = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
         parts = [quote(part, safe="") for part in (self.plural, name, subresource) if part]
@@ -55,7 +55,7 @@ APP_WRAPPERS_V1BETA2 = Kind("workload.codeflare.dev", "v1beta2", "appwrappers", 
 
 @light_dataclass(frozen=True)
 class Selection:
-    """Objects of one kind in a namespace, chosen by labels and fields."""
+    """A selection of objects of one kind in a namespace, by labels and fields."""
 
     kind: Kind
     namespace: str
@@ -63,19 +63,19 @@ class Selection:
     fields: str = ""
 
     def query(self) -> dict[str, str]:
-        """The selectors that are set."""
+        """Returns the selectors that are set."""
         given = {"labelSelector": self.labels, "fieldSelector": self.fields}
         return {key: value for key, value in given.items() if value}
 
 
 @light_dataclass(frozen=True)
 class Call:
-    """One request, and what it means to the user.
+    """A request, with its description for the user.
 
     Args:
-        verb: as roles name it: ``get``, ``list``, ``create``.
-        what: the plural, with the group where it has one.
-        idempotent: carrying it out twice is like once.
+        verb: the verb in roles: ``get``, ``list``, ``create``.
+        what: the plural of the kind, with its group if any.
+        idempotent: executing it twice has the same effect as once.
         query: appended to the path.
     """
 
@@ -92,7 +92,7 @@ class Call:
 
     @property
     def target(self) -> str:
-        """Path and query, as they stand in the request."""
+        """Path and query of the request."""
         return f"{self.path}?{urlencode(self.query)}" if self.query else self.path
 
     def __str__(self) -> str:
@@ -114,7 +114,7 @@ def call(
     content_type: str = JSON,
     idempotent: bool = True,
 ) -> Call:
-    """A request about objects of a kind."""
+    """Builds a request about objects of a kind."""
     what = f"{kind.plural}.{kind.group}" if kind.group else kind.plural
     return Call(
         verb=verb,
@@ -132,21 +132,21 @@ def call(
 
 @light_dataclass(frozen=True)
 class Answer:
-    """Status, headers (names in lower case) and the whole body."""
+    """A response: status, headers (names in lower case) and the whole body."""
 
     code: int
     headers: Mapping[str, str]
     body: bytes = field(repr=False)
 
     def json(self) -> Any:
-        """The document in the body; ``ValueError`` if it is none."""
+        """Parses the JSON body; raises ``ValueError`` if it is not JSON."""
         return json.loads(self.body)
 
 
 class Transport(Protocol):
-    """Carries one call to the server and its answer back, whatever that says.
+    """Sends one call to the server and returns its response, whatever the status.
 
-    The seam for clients that users bring. No retries, but for credentials that can be renewed.
+    The interface for clients provided by users. No retries, except after renewing credentials.
     """
 
     def send(self, call: Call, timeout_s: float) -> Answer:
@@ -154,7 +154,7 @@ class Transport(Protocol):
         ...
 
     def streams(self) -> "StreamTransport":
-        """A transport for watches and logs to the same server."""
+        """Returns a transport for watches and logs of the same server."""
         ...
 
     def close(self) -> None:
@@ -163,25 +163,25 @@ class Transport(Protocol):
 
 
 class Stream(Protocol):
-    """An answer whose body arrives as it is made."""
+    """A response whose body arrives as it is produced."""
 
     code: int
     headers: Mapping[str, str]
 
     def chunks(self) -> AsyncIterator[bytes]:
-        """The body; raises ``AnswerLost`` where it breaks off."""
+        """Yields the body; raises ``AnswerLost`` if it breaks off."""
         ...
 
 
 class StreamTransport(Protocol):
-    """Carries calls whose answers take long; used from one event loop."""
+    """Sends calls with long responses; used from one event loop."""
 
     def open(self, call: Call, read_timeout_s: float | None) -> AbstractAsyncContextManager[Stream]:
-        """Sends the call; errors as those of ``Transport.send``."""
+        """Sends the call; raises the errors of ``Transport.send``."""
         ...
 
     async def send(self, call: Call, timeout_s: float) -> Answer:
-        """One call and its whole answer."""
+        """Sends one call and returns its whole response."""
         ...
 
     async def close(self) -> None:

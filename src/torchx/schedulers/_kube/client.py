@@ -21,6 +21,7 @@ from .calls import (
 from .errors import (
     AnswerLost,
     ApiError,
+    ConfigError,
     Conflict,
     Expired,
     NotFound,
@@ -30,7 +31,7 @@ from .errors import (
 from .retry import Patience, Retries
 
 MARK = "torchx.pytorch.org/submission"
-"""Annotation with a token that is new for each submission: by it we know our own objects."""
+"""Annotation with a token that is new for each submission and identifies our own objects."""
 PAGE = 500
 """Objects in one page of a list."""
 FIELD_MANAGER = "torchx"
@@ -38,20 +39,20 @@ FIELD_MANAGER = "torchx"
 
 @dataclass(frozen=True)
 class Listed:
-    """All objects of a list, and the version from which a watch goes on."""
+    """All objects of a list, and the version from which a watch can continue."""
 
     items: list[Object]
     resource_version: str
 
 
 class KubeClient:
-    """Calls with bounded retries; every error is one of ours with one line for the user.
+    """Calls with limited retries; every error has one line for the user.
 
-    A request that may have been carried out is repeated only where that changes nothing.
+    A request that may have been executed is retried only if it is idempotent.
 
     Args:
         user: the name of the kubeconfig's user, for messages.
-        pause: waits for so many seconds.
+        pause: waits for that many seconds.
     """
 
     def __init__(
@@ -67,13 +68,13 @@ class KubeClient:
         self._pause = pause
 
     def get(self, kind: Kind, namespace: str, name: str) -> Object:
-        """One object; raises ``NotFound``."""
+        """Returns one object; raises ``NotFound``."""
         return self._document(call("get", "GET", kind, namespace, name))
 
     def list_objects(self, selection: Selection) -> Listed:
-        """All objects of the selection, page by page.
+        """Returns all objects of the selection, fetched page by page.
 
-        A list during which the server forgot where it was begins anew, without pages.
+        If the server loses the position in a list, it is fetched again without pages.
         """
         try:
             return self._listed(selection, PAGE)
@@ -87,7 +88,7 @@ class KubeClient:
             items += page.get("items") or []
             version = page["metadata"].get("resourceVersion", "")
         kind = selection.kind
-        for item in items:  # lists of the core leave it out
+        for item in items:  # lists of the core group omit it
             item.setdefault("kind", kind.name)
             item.setdefault("apiVersion", kind.api_version)
         return Listed(items, version)
@@ -106,18 +107,18 @@ class KubeClient:
             query["continue"] = following
 
     def create(self, kind: Kind, namespace: str, body: Object, *, strict: bool = True) -> Object:
-        """Creates an object once, whatever happens to the answer.
+        """Creates an object once, even if the response is lost.
 
-        Where the answer is lost, the object is looked up: if it has our ``MARK`` it was created,
-        if it is not there it is sent again, and its name keeps the server from taking it twice.
+        After a lost response, the object is looked up: if it has our ``MARK`` it was created; if it
+        is missing it is sent again, and its name prevents duplicates.
 
         Args:
             strict: refuse fields that the server does not know, instead of dropping them.
 
         Raises:
             AlreadyExists: if another object has the name.
-            ServerBusy, AnswerLost, NotSent: if it is not known to exist after all retries. It may
-                exist then only if the error is ``AnswerLost``.
+            ServerBusy, AnswerLost, NotSent: if it is not known to exist after all retries. Only for
+            ``AnswerLost`` it may exist.
         """
         request = self._create_call(kind, namespace, body, strict=strict, dry_run=False)
         retries = Retries(self.patience, self._pause)
@@ -133,6 +134,10 @@ class KubeClient:
                     return found
                 if not more:
                     raise
+            except ConfigError as err:  # there are no credentials, or none any more
+                if unsure:
+                    raise _unknown(err, kind, body) from None
+                raise
             except ApiError:
                 if unsure and (found := self._ours(kind, namespace, body)):
                     return found
@@ -143,13 +148,11 @@ class KubeClient:
     ) -> Object | None:
         try:
             return self._ours(kind, namespace, body)
-        except BackendUnavailable:
-            name = body["metadata"]["name"]
-            msg = f"{err}; it is not known whether {kind.name} `{name}` was created"
-            raise AnswerLost(msg) from None
+        except (BackendUnavailable, ConfigError):
+            raise _unknown(err, kind, body) from None
 
     def _ours(self, kind: Kind, namespace: str, body: Object) -> Object | None:
-        """The object of that name if it has the mark of ``body``."""
+        """Returns the object of that name if it has the mark of ``body``."""
         try:
             found = self.get(kind, namespace, body["metadata"]["name"])
         except NotFound:
@@ -158,7 +161,7 @@ class KubeClient:
         return found if mark and _mark(found) == mark else None
 
     def hurried(self, most_s: float) -> "KubeClient":
-        """The same client for calls that are not worth waiting for longer."""
+        """Returns the same client with a shorter limit for calls."""
         patience = Patience(timeout_s=most_s, pauses_s=(0.2,), longest_pause_s=1, total_s=most_s)
         return KubeClient(self.transport, self.user, patience, self._pause)
 
@@ -166,7 +169,7 @@ class KubeClient:
         """Lets the server check an object, unknown fields included, without creating it.
 
         Raises:
-            Rejected, Forbidden, AlreadyExists: as creating it would.
+            Rejected, Forbidden, AlreadyExists: as ``create`` would.
         """
         return self._document(self._create_call(kind, namespace, body, strict=True, dry_run=True))
 
@@ -202,7 +205,7 @@ class KubeClient:
     def patch_json(
         self, kind: Kind, namespace: str, name: str, operations: list[Mapping[str, object]]
     ) -> Object:
-        """Applies operations of RFC 6902, which are not repeated if their answer is lost."""
+        """Applies operations of RFC 6902, which are not retried if the response is lost."""
         return self._document(
             call(
                 "patch",
@@ -220,10 +223,11 @@ class KubeClient:
     def delete(
         self, kind: Kind, namespace: str, name: str, propagation: str = "Background"
     ) -> bool:
-        """Deletes one object; ``False`` if it is not there.
+        """Deletes one object; returns ``False`` if it does not exist.
 
         Args:
-            propagation: ``Background``, ``Foreground`` or ``Orphan``: what becomes of what it owns.
+            propagation: ``Background``, ``Foreground`` or ``Orphan``: what happens to the objects
+                it owns.
         """
         query = {"propagationPolicy": propagation}
         try:
@@ -233,7 +237,7 @@ class KubeClient:
         return True
 
     def withdraw(self, kind: Kind, namespace: str, name: str) -> None:
-        """Deletes an object that was being created: the server may still be about to do so."""
+        """Deletes an object that was being created, and that the server may still create."""
         for _ in range(_LATE_LOOKS):
             if self.delete(kind, namespace, name):
                 return
@@ -248,7 +252,7 @@ class KubeClient:
         self._document(call("deletecollection", "DELETE", kind, namespace, query=query))
 
     def groups(self) -> dict[str, list[str]]:
-        """The API groups of the cluster and the versions of each; the core is not among them."""
+        """Returns the API groups of the cluster and their versions, without the core group."""
         found = self._document(Call("get", "the API groups", "GET", "/apis"))
         return {
             group["name"]: [version["version"] for version in group.get("versions", ())]
@@ -260,14 +264,14 @@ class KubeClient:
         return self._send(_VERSION_CALL).headers.get("date", "")
 
     def server_version(self) -> tuple[int, int]:
-        """Major and minor version of the server."""
+        """Returns major and minor version of the server."""
         found = self._document(_VERSION_CALL)
         digits = ("".join(c for c in str(found.get(k, "")) if c.isdigit()) for k in _VERSION)
         major, minor = (int(text or 0) for text in digits)
         return major, minor
 
     def _document(self, request: Call) -> Object:
-        """The answer to a call that is repeated as far as it may be."""
+        """Returns the response to a call, with retries if allowed."""
         retries = Retries(self.patience, self._pause)
         while True:
             try:
@@ -281,18 +285,23 @@ class KubeClient:
 
 
 _LATE_LOOKS, _LATE_S = 3, 0.5
-"""How often, and with which pauses, a creation that was broken off is looked for."""
+"""Pauses of the lookups after an interrupted creation."""
 _VERSION = ("major", "minor")
 _VERSION_CALL = Call("get", "the server's version", "GET", "/version")
 
 
 def _repeatable(request: Call, err: Exception) -> bool:
     if isinstance(err, NotSent) or _too_many(err):
-        return True  # turned away before anything was done
+        return True  # rejected before anything was done
     if isinstance(err, Conflict):
-        # no version was named: the server, or the count of a quota, was overtaken by others
+        # no version was given: the server, or the count of a quota, lost a race
         return request.content_type == MERGE_PATCH
     return request.idempotent
+
+
+def _unknown(err: Exception, kind: Kind, body: Object) -> AnswerLost:
+    name = body["metadata"]["name"]
+    return AnswerLost(f"{err}; it is not known whether {kind.name} `{name}` was created")
 
 
 def _too_many(err: Exception) -> bool:

@@ -48,7 +48,7 @@ class ExecPlugin:
 
 @light_dataclass(frozen=True)
 class Credential:
-    """What a plugin printed; ``expires_s`` is in seconds since the epoch."""
+    """The credential that a plugin printed; ``expires_s`` is in seconds since the epoch."""
 
     token: str = field(default="", repr=False)
     certificate: bytes = b""
@@ -58,7 +58,7 @@ class Credential:
 
 @light_dataclass(frozen=True)
 class User:
-    """Who asks."""
+    """The user of a context, with the credentials."""
 
     name: str = ""
     token: str = field(default="", repr=False)
@@ -72,7 +72,7 @@ class User:
 
 @light_dataclass(frozen=True)
 class Cluster:
-    """Where the API server is and how it is trusted."""
+    """The address of the API server and how it is authenticated."""
 
     server: str
     name: str = ""
@@ -86,7 +86,7 @@ class Cluster:
 
 @light_dataclass(frozen=True)
 class Config:
-    """A chosen context; ``namespace`` is ``None`` where it names none.
+    """A chosen context; ``namespace`` is ``None`` if it names none.
 
     Args:
         source: path of the kubeconfig; of several as ``KUBECONFIG`` lists them.
@@ -101,7 +101,7 @@ class Config:
 
 @light_dataclass(frozen=True)
 class Kubeconfig:
-    """What one file says, or several merged ones."""
+    """The content of one kubeconfig, or of several merged ones."""
 
     source: str
     current_context: str = ""
@@ -111,7 +111,7 @@ class Kubeconfig:
 
 
 def parse_kubeconfig(document: object, path: str) -> Kubeconfig:
-    """Reads the loaded YAML of the file at ``path``, whose folder its relative paths are for."""
+    """Parses the loaded YAML of the file at ``path``; relative paths refer to its folder."""
     if document is None:
         return Kubeconfig(path)
     if not isinstance(document, Mapping):
@@ -122,7 +122,7 @@ def parse_kubeconfig(document: object, path: str) -> Kubeconfig:
 
 
 def _named(entries: object, key: str, path: str, folder: str) -> Mapping[str, Mapping[str, Any]]:
-    """The entries of one list by name; the first of a name counts."""
+    """Returns the entries of one list by name; the first of a name wins."""
     found: dict[str, Mapping[str, Any]] = {}
     if not isinstance(entries, list | None):
         raise ConfigError(f"`{path}` is not a kubeconfig: `{key}` must be a list")
@@ -147,7 +147,7 @@ def _with_absolute_paths(
 
 
 def merge(files: Sequence[Kubeconfig]) -> Kubeconfig:
-    """One kubeconfig of several: the first to have a name, or a current context, wins."""
+    """Merges several kubeconfigs: the first with a name, or a current context, wins."""
     names = [file.source for file in files]
 
     def entries(key: str) -> Mapping[str, Mapping[str, Any]]:
@@ -163,7 +163,7 @@ def merge(files: Sequence[Kubeconfig]) -> Kubeconfig:
 
 
 def choose(config: Kubeconfig, context: str | None = None) -> Config:
-    """The cluster, user and namespace of a context; of the current one if none is given."""
+    """Returns the cluster, user and namespace of a context, by default of the current one."""
     name = context or config.current_context
     if name not in config.contexts:
         raise ConfigError(_unknown_context(config, name))
@@ -245,7 +245,7 @@ def _user(name: str, body: Mapping[str, Any], source: str) -> User:
 
 
 def _pem(body: Mapping[str, Any], key: str, source: str) -> Pem | None:
-    """Content in the kubeconfig goes before a file."""
+    """Returns a certificate or key; content in the kubeconfig wins over a file."""
     data = body.get(f"{key}-data")
     if data:
         try:

@@ -11,11 +11,11 @@ from .retry import Patience
 def connect(
     kubeconfig: str | None = None, context: str | None = None, patience: Patience | None = None
 ) -> tuple[KubeClient, Config]:
-    """A client, and the context that was chosen; nothing is sent yet.
+    """Returns a client, and the chosen context; nothing is sent yet.
 
     Raises:
         NotInstalled: (a ``ModuleNotFoundError``) without the packages of the extra.
-        NoCluster, ConfigError: as ``load_config``.
+        NoCluster, ConfigError: from ``load_config``.
     """
     try:
         from .transport import HttpTransport

@@ -10,7 +10,7 @@ from .config import Cluster, Config, Credential, ExecPlugin, Pem
 from .errors import ConfigError
 
 _TOKEN_FILE_S = 10.0
-"""How long a token from a file is used before the file is read again."""
+"""Seconds for which a token from a file is used before the file is read again."""
 _EXPIRY_MARGIN_S = 5.0
 
 
@@ -21,10 +21,10 @@ def _run_plugin(plugin: ExecPlugin, cluster: Cluster) -> Credential:
 
 
 class Credentials:
-    """The headers and the certificate that a request needs now; safe to share among threads.
+    """The current headers and certificate for requests; safe to share among threads.
 
     Args:
-        run: gives the credential of a plugin.
+        run: returns the credential of a plugin.
         now_s: seconds since the epoch.
     """
 
@@ -43,7 +43,7 @@ class Credentials:
         self._file_read_s = float("-inf")
 
     def headers(self) -> list[tuple[str, str]]:
-        """``Authorization`` and the headers of impersonation."""
+        """Returns ``Authorization`` and the headers of impersonation."""
         user = self._config.user
         headers = [*user.impersonate]
         if token := self._token():
@@ -54,7 +54,7 @@ class Credentials:
         return headers
 
     def certificate(self) -> tuple[Pem, Pem] | None:
-        """The client's certificate and key, if it has one."""
+        """Returns the client's certificate and key, if it has one."""
         user = self._config.user
         if user.certificate and user.key:
             return user.certificate, user.key
@@ -64,11 +64,11 @@ class Credentials:
         return None
 
     def refresh(self, rejected: list[tuple[str, str]]) -> bool:
-        """Drops what the server rejected; ``False`` if asking again gives the same.
+        """Drops rejected credentials; returns ``False`` if renewing would give the same.
 
         Args:
-            rejected: the headers that were sent. A request that began before another thread's
-                refresh must not drop what that one got.
+            rejected: the headers that were sent. A request sent before another thread's refresh
+                must not drop the new credentials.
         """
         user = self._config.user
         if not user.plugin and not user.token_file:

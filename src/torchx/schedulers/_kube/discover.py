@@ -19,13 +19,13 @@ def load_config(
     environ: Mapping[str, str] = os.environ,
     service_account: Path = SERVICE_ACCOUNT,
 ) -> Config:
-    """The cluster to talk to.
+    """Finds the cluster to use.
 
-    A ``kubeconfig`` given goes first, then those of ``KUBECONFIG``, then, inside a pod and without
+    A given ``kubeconfig`` comes first, then those of ``KUBECONFIG``, then, inside a pod and without
     a ``context``, the pod's own account, then ``~/.kube/config``.
 
     Raises:
-        NoCluster: if none of these is there.
+        NoCluster: if none of these exists.
         ConfigError: for a file that cannot be read, an unknown context and the like.
     """
     if kubeconfig and os.pathsep not in kubeconfig:
@@ -49,13 +49,13 @@ def _read(path: str) -> Kubeconfig:
     try:
         found = os.stat(path)
     except OSError:
-        return _parsed(path, ())  # which says why not
+        return _parsed(path, ())  # its error names the reason
     return _parsed(path, (found.st_mtime_ns, found.st_size, found.st_ino))
 
 
 @lru_cache(maxsize=8)
 def _parsed(path: str, _version: tuple[int, ...]) -> Kubeconfig:
-    """What a file says; one command looks into it several times."""
+    """Parses a kubeconfig, cached: one command reads it several times."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -72,7 +72,7 @@ def _parsed(path: str, _version: tuple[int, ...]) -> Kubeconfig:
 
 
 def _in_cluster(environ: Mapping[str, str], folder: Path) -> Config | None:
-    """The account of the pod, where there is one with a token."""
+    """Returns the config of the pod's account; ``None`` if there is none with a token."""
     host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT")
     if not host or not port or not (folder / "token").exists():
         return None

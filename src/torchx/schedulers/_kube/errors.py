@@ -11,19 +11,19 @@ class ConfigError(InvalidInput):
 
 
 class NoCluster(ConfigError, BackendUnavailable):
-    """Nothing tells which cluster to talk to."""
+    """No cluster is configured."""
 
 
 class PluginFailed(ConfigError, BackendUnavailable):
-    """The program that a kubeconfig names for credentials gave none."""
+    """The credential plugin of a kubeconfig failed."""
 
 
 class NotSent(BackendUnavailable):
-    """The request never reached the server, so any request may be sent again."""
+    """The request never reached the server, so that it may be retried."""
 
 
 class AnswerLost(BackendUnavailable):
-    """The connection broke or timed out after the request may have been carried out."""
+    """The connection broke or timed out; the request may have been executed."""
 
 
 class Untrusted(BackendUnavailable):
@@ -35,7 +35,7 @@ class ApiError(TorchXError):
 
     Args:
         code: HTTP status.
-        status: the ``Status`` object of the answer; empty if there was none.
+        status: the ``Status`` object of the response; empty if there was none.
     """
 
     def __init__(self, message: str, code: int, status: Mapping[str, Any]) -> None:
@@ -45,7 +45,7 @@ class ApiError(TorchXError):
 
     @property
     def reason(self) -> str:
-        """The server's machine-readable word, for instance ``AlreadyExists``."""
+        """The server's machine-readable reason, for instance ``AlreadyExists``."""
         return str(self.status.get("reason") or "")
 
 
@@ -62,11 +62,11 @@ class AlreadyExists(ApiError):
 
 
 class Conflict(ApiError):
-    """The object changed meanwhile; read it again."""
+    """The object was changed meanwhile; read it again."""
 
 
 class Expired(ApiError):
-    """The resource version, or the place in a list, is too old: list again."""
+    """The resource version, or the position in a list, has expired: list again."""
 
 
 class Forbidden(ApiError, PermissionError):
@@ -78,14 +78,14 @@ class Unauthorized(ApiError, PermissionError):
 
 
 class Rejected(ApiError, InvalidInput):
-    """The object is wrong as it was sent."""
+    """The sent object is invalid."""
 
 
 class ServerBusy(ApiError, BackendUnavailable):
-    """The server cannot answer now; the same request may succeed later.
+    """The server is busy; a retry may succeed.
 
     Args:
-        retry_after_s: the pause that the server asks for.
+        retry_after_s: the pause in seconds that the server requests.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Objects that stay up to date: a list, then a watch from its version on.
+"""Keeps objects up to date: a list, then a watch from its version.
 
 https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes
 """
@@ -19,10 +19,10 @@ from .client import KubeClient, Listed
 from .errors import AnswerLost, ApiError, Expired, ServerBusy
 
 WATCH_S = (300, 600)
-"""Length of one watch: at its end it is opened again, so that a dead connection is noticed."""
+"""Seconds after which a watch is reopened, so that a dead connection is noticed."""
 _GRACE_S = 30.0
 _STEADY_S = 5.0
-"""A watch that lasted so long was no failure."""
+"""Seconds after which a watch that ends does not count as a failure."""
 
 logger = get_logger(__name__)
 
@@ -32,13 +32,13 @@ Key = tuple[str, str]
 class LiveObjects:
     """The objects of some selections inside one event loop.
 
-    What a server or a connection does is survived: the watch goes on from where it was, and where
-    the server has forgotten that, from a new list.
+    Errors of the server or the connection are tolerated: the watch continues from its position, or
+    from a new list if the server has forgotten that.
 
     Args:
-        start: what a list gave before, or ``None`` to list first.
-        changed: called in the loop after changes; several at once are one.
-        keep: what is kept of each object.
+        start: result of an earlier list, or ``None`` to list first.
+        changed: called in the loop after changes; simultaneous ones are combined.
+        keep: returns the part of an object to keep.
     """
 
     def __init__(
@@ -59,20 +59,20 @@ class LiveObjects:
             if listed is not None:
                 self._replace(selection, listed)
         self.failure: ApiError | None = None
-        """What asking again does not mend, for instance ``Forbidden``."""
+        """An error that retries do not fix, for instance ``Forbidden``."""
 
     def objects(self, selection: Selection) -> list[Object]:
-        """Those of one selection as they are now; may be called from any thread."""
+        """Returns the current objects of one selection; may be called from any thread."""
         return list(self._objects[selection].values())
 
     async def run(self) -> None:
-        """Keeps all selections up to date until it is cancelled, or ``failure`` ends it."""
+        """Keeps all selections up to date until it is cancelled, or ended by ``failure``."""
         async with anyio.create_task_group() as tasks:
             for selection in self._objects:
                 tasks.start_soon(self._follow, selection)
 
     async def list_all(self) -> None:
-        """Lists once what was not listed before."""
+        """Lists the selections that were not listed before."""
         for selection, version in self._version.items():
             if not version:
                 await self._list(selection)
@@ -96,7 +96,7 @@ class LiveObjects:
                 self._changed()
                 return
             except BackendUnavailable as err:
-                # a connection that breaks is an everyday thing
+                # broken connections are common
                 warned = warned or (not isinstance(err, AnswerLost) and self._warn(err))
             if anyio.current_time() - begun_s >= _STEADY_S:
                 failures = 0
@@ -149,14 +149,14 @@ class LiveObjects:
 
 
 def first_cause(err: BaseException) -> BaseException:
-    """What went wrong first, without the groups that tasks put around it."""
+    """Returns the first error, without the exception groups around it."""
     while inner := getattr(err, "exceptions", ()):
         err = inner[0]
     return err
 
 
 def without_bookkeeping(obj: Object) -> Object:
-    """The object without the record of who set which field, often a third of it."""
+    """Returns the object without ``managedFields``, often a third of it."""
     metadata = obj["metadata"]
     if "managedFields" not in metadata:
         return obj
@@ -186,7 +186,7 @@ def _watch_call(selection: Selection, version: str) -> Call:
 
 
 async def _complete_lines(stream: Stream) -> AsyncIterator[list[bytes]]:
-    """The lines that each chunk completes; what is cut off in the middle comes again."""
+    """Yields the lines completed by each chunk; an incomplete line is sent again."""
     parts: list[bytes] = []
     async for chunk in stream.chunks():
         if b"\n" not in chunk:

@@ -1,9 +1,9 @@
-"""Lines of a log with their times, and where a log that broke off goes on. No I/O.
+"""Parses lines of a log with their times, and resumes an interrupted log. No I/O.
 
-The server can begin a log at a whole second only, so what it repeats must be told from what is new.
-Times do not tell: several lines may have the same, and standard output and error are not in strict
-order. So the lines of the last two seconds are remembered, as hashes, and each is left out as often
-as it was delivered.
+The server can start a log only at a whole second, so repeated lines must be distinguished from new
+ones. Times are not enough: several lines may have the same, and standard output and error are not
+in strict order. So hashes of the lines of the last two seconds are kept, and each line is skipped
+as often as it was delivered.
 """
 
 import re
@@ -20,13 +20,13 @@ _USUAL = 30
 """Characters of a whole time in UTC with nine digits after the point, as nodes write it."""
 _STAMP = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d+))?(Z|[+-]\d\d:\d\d)")
 _OVERLAP_S = 1
-"""Seconds before that of the last line that are asked for again, for lines out of order."""
+"""Seconds before the last line that are requested again, for lines out of order."""
 
 
 def parse_line(line: bytes) -> tuple[int | None, bytes]:
     """Splits ``2026-01-02T03:04:05.123456789Z text`` into nanoseconds since 1970 and the text.
 
-    The time is ``None`` where the line does not begin with one, as some words of the node's own.
+    The time is ``None`` if the line does not begin with one, like some messages of the node.
     """
     stamp, _, text = line.partition(b" ")
     time_ns = _time_ns(stamp)
@@ -54,17 +54,17 @@ def _epoch_s(text: bytes, zone: bytes) -> int | None:
 
 
 def since_time(time_ns: int) -> str:
-    """A time as the server takes it: whole seconds, rounded down."""
+    """Formats a time for the server: whole seconds, rounded down."""
     moment = datetime.fromtimestamp(time_ns // _SECOND_NS, timezone.utc)
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class LogPosition:
-    """Turns chunks of a log into lines, each once, however often the log is opened again.
+    """Converts chunks of a log to lines, each once, however often the log is reopened.
 
     Args:
-        since_ns: where the log begins; ``None`` for its beginning.
-        tail: begin with so many of the last lines.
+        since_ns: time at which to start; ``None`` for the beginning.
+        tail: start with that many of the last lines.
     """
 
     def __init__(self, since_ns: int | None = None, tail: int | None = None) -> None:
@@ -79,7 +79,7 @@ class LogPosition:
         """The last line that was delivered."""
 
     def query(self) -> dict[str, str]:
-        """Where the log is to begin, as parameters of the request; call it for each opening."""
+        """Returns the parameters for the start of the log; call it each time it is opened."""
         self._reopened = True
         if self.last is None:
             query = {} if self._tail is None else {"tailLines": str(self._tail)}
@@ -95,8 +95,8 @@ class LogPosition:
         return since_time(max(seconds * _SECOND_NS, self._since_ns or 0))
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """The new lines that the chunk completes, without their ends."""
-        if self._reopened:  # what broke off comes again
+        """Returns the new lines completed by the chunk, without line ends."""
+        if self._reopened:  # an incomplete line is sent again
             self._reopened, self._partial = False, b""
         lines = (self._partial + chunk).split(b"\n")
         self._partial = lines.pop()
@@ -107,14 +107,14 @@ class LogPosition:
         return lines
 
     def finish(self) -> list[bytes]:
-        """The last line, if it has no end. Call it where nothing more can come."""
+        """Returns the last line, if it has no line end. Call it when the log is complete."""
         if not self._partial:
             return []
         self._reopened = False
         return self.feed(b"\n")
 
     def lacks(self, line: bytes) -> bool:
-        """Whether the last line of a log was to be delivered and was not."""
+        """Returns True if the last line of a log is missing."""
         if not line or line in (self.last, self._partial):
             return False
         if self.last is None and self._tail == 0:
@@ -124,7 +124,7 @@ class LogPosition:
         return not before
 
     def _new(self, lines: Sequence[bytes]) -> list[bytes]:
-        """Those that were not delivered before the log was opened again."""
+        """Returns the lines that were not delivered before the log was reopened."""
         repeated = self._repeated
         assert repeated is not None  # only called after an opening
         new = []
@@ -141,12 +141,12 @@ class LogPosition:
         return new
 
     def _is_later(self, line: bytes) -> bool:
-        assert self.last is not None  # there is no tail to be before otherwise
+        assert self.last is not None  # otherwise there is no tail
         time_ns, last_ns = parse_line(line)[0], parse_line(self.last)[0]
         return time_ns is not None and last_ns is not None and time_ns > last_ns
 
     def _is_far_later(self, line: bytes) -> bool:
-        """So much that nothing is repeated any more."""
+        """Returns True if the line is so late that no more lines are repeated."""
         time_ns = parse_line(line)[0]
         last_s = self._recent[-1][0] if self._recent else 0
         return time_ns is not None and time_ns // _SECOND_NS > last_s + _OVERLAP_S
@@ -162,7 +162,7 @@ class LogPosition:
         recent[-1][1].extend(map(hash, lines))
 
     def _latest_second(self, lines: Sequence[bytes]) -> int:
-        """Of lines that may be out of order; times of one form are in the order of their text."""
+        """Returns the latest second of lines in any order; times sort like their text."""
         time_ns = parse_line(max(lines))[0]
         if time_ns is None:  # a line without a time is among them
             times_ns = (parse_line(line)[0] for line in lines)

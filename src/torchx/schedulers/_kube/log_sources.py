@@ -1,4 +1,4 @@
-"""Which logs there are: the instances of the containers of pods. No I/O."""
+"""Finds the logs of pods: the instances of their containers. No I/O."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -9,13 +9,13 @@ from .calls import Object
 
 @dataclass(frozen=True)
 class LogSource:
-    """One instance of a container.
+    """An instance of a container.
 
     Args:
-        uid: of the pod, since another may have its name later.
-        attempt: how often the container had been restarted before.
-        tag: the caller's own word for it, not looked at.
-        restarts: another instance may take its place.
+        uid: uid of the pod, because another pod may get its name later.
+        attempt: number of earlier restarts of the container.
+        tag: the caller's own data, not interpreted.
+        restarts: True if another instance may follow.
     """
 
     namespace: str
@@ -28,7 +28,7 @@ class LogSource:
 
 
 class SourceState(Enum):
-    """What a pod says of an instance."""
+    """The state of an instance according to its pod."""
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -43,7 +43,7 @@ OVER = (SourceState.ENDED, SourceState.REPLACED, SourceState.GONE)
 
 
 def started_sources(pod: Object, tag: object = None, *, previous: bool = False) -> list[LogSource]:
-    """The instances of a pod that have a log: current ones, with ``previous`` those before them."""
+    """Returns the instances of a pod with a log; with ``previous`` also earlier ones."""
     metadata = pod["metadata"]
     restarting = _restarting(pod.get("spec") or {})
     found = []
@@ -62,7 +62,7 @@ def started_sources(pod: Object, tag: object = None, *, previous: bool = False) 
 
 
 def _restarting(spec: Object) -> set[str]:
-    """Names of the containers that are started again after their end."""
+    """Returns the names of containers that are restarted after their end."""
     inits, mains = spec.get("initContainers") or (), spec.get("containers") or ()
     if spec.get("restartPolicy", "Always") != "Never":
         return {container["name"] for container in (*inits, *mains)}
@@ -70,7 +70,7 @@ def _restarting(spec: Object) -> set[str]:
 
 
 def state_of(source: LogSource, pod: Object | None) -> SourceState:
-    """What the pod, ``None`` if there is none of that name, says of the instance."""
+    """Returns the state of the instance according to its pod, ``None`` if it is missing."""
     if pod is None or pod["metadata"]["uid"] != source.uid:
         return SourceState.GONE
     status = next((s for s in _statuses(pod) if s["name"] == source.container), None)

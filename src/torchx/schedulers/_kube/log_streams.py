@@ -1,4 +1,4 @@
-"""Reads many logs at a time inside one event loop, each line once, through whatever happens."""
+"""Reads many logs concurrently in one event loop, each line once, despite interruptions."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -16,10 +16,11 @@ from .log_sources import OVER, LogSource, SourceState, state_of
 from .retry import Patience
 
 _STATUS_LAG_S = 3.0
-"""How long a pod's status may come after the end of its log."""
+"""Seconds by which a pod's status may lag behind the end of its log."""
 _ATTEMPTS = 20
-"""Openings without a new line after which a log that does not grow any more is given up; by default
-that takes a minute."""
+"""Times that a finished log is opened without new lines before giving up; by default that takes a
+minute.
+"""
 _CALL_S = 30.0
 
 logger = get_logger(__name__)
@@ -28,7 +29,7 @@ Deliver = Callable[[LogSource, Sequence[bytes], bool], Awaitable[None]]
 
 
 class _Replaced(Exception):
-    """The container was started again: its log is another one now."""
+    """The container was restarted and has a new log."""
 
     def __init__(self, state: SourceState) -> None:
         super().__init__(state)
@@ -37,7 +38,7 @@ class _Replaced(Exception):
 
 @dataclass(frozen=True)
 class _Outcome:
-    """What came of one opening; ``whole`` is ``None`` if the log is to be opened again."""
+    """The result of opening a log once; ``whole`` is ``None`` to open it again."""
 
     state: SourceState
     whole: bool | None = None
@@ -48,13 +49,13 @@ class LogStreams:
     """Reads logs over one transport.
 
     Args:
-        follow: go on until the container has ended.
-        since_ns, tail: where each log begins.
-        patience: its pauses, the last of them again and again, come before each opening.
-        pod_of: the pod as it is known, maybe a little late; ``None`` if there is none.
+        follow: continue until the container has ended.
+        since_ns, tail: start of each log.
+        patience: its pauses are made before each opening, the last one repeatedly.
+        pod_of: returns the pod, maybe slightly outdated; ``None`` if there is none.
         next_change: waits until pods have changed.
-        deliver: takes new lines, and whether the last of them lacks its newline; waits while there
-            is no room for them.
+        deliver: receives new lines, and whether the last one lacks its newline; waits while the
+            buffer is full.
     """
 
     def __init__(
@@ -82,10 +83,10 @@ class LogStreams:
         self._following: dict[LogSource, anyio.CancelScope] = {}
 
     async def read(self, source: LogSource) -> bool:
-        """Reads one log to its end; ``False`` if the cluster deleted it before that.
+        """Reads one log to its end; returns ``False`` if the cluster deleted it before.
 
         Raises:
-            ApiError, BackendUnavailable: what asking again does not mend.
+            ApiError, BackendUnavailable: an error that retries do not fix.
         """
         position = LogPosition(self._since_ns, self._tail)
         state = state_of(source, self._pod_of(source))
@@ -141,7 +142,7 @@ class LogStreams:
         return await self._end(source, position, False)
 
     async def _open(self, source: LogSource, state: SourceState, position: LogPosition) -> None:
-        """Reads until the stream ends; its end was a proper one if this returns."""
+        """Reads until the stream ends properly."""
         query = {"timestamps": "true", **position.query()}
         if self._follow and state not in OVER:
             query["follow"] = "true"
@@ -171,7 +172,7 @@ class LogStreams:
                 body = b"".join([chunk async for chunk in stream.chunks()])
                 raise api_error(request, Answer(stream.code, stream.headers, body), self._user)
             if source.restarts and state is not SourceState.REPLACED:
-                # what came may be the log of the next instance, which the server does not say
+                # this may be the log of the next instance, which the server does not report
                 now = await self._asked(source)
                 if now in (SourceState.REPLACED, SourceState.GONE):
                     raise _Replaced(now)
@@ -180,14 +181,14 @@ class LogStreams:
                     await self._deliver(source, lines, False)
 
     def stop_following(self, source: LogSource) -> None:
-        """Closes the stream of a container that has ended; what is missing is asked for then."""
+        """Closes the stream of an ended container; missing lines are then requested."""
         if scope := self._following.get(source):
             scope.cancel()
 
     async def _is_all(self, source: LogSource, state: SourceState, position: LogPosition) -> bool:
-        """Whether a log that ended was read to its end, by a look at its last line.
+        """Returns True if an ended log was read completely, by checking its last line.
 
-        The proper end of a stream does not say so: the restart of a node's agent looks the same.
+        The proper end of a stream is no proof: a restart of the node's agent looks the same.
         """
         request = _log_call(source, state, {"timestamps": "true", "tailLines": "1"})
         answer = await self._streams.send(request, _CALL_S)
@@ -196,10 +197,10 @@ class LogStreams:
         return not position.lacks(answer.body.removesuffix(b"\n"))
 
     async def _state_now(self, source: LogSource, *, wait: bool) -> SourceState:
-        """What becomes of the container: as it is known, else as the server says when asked.
+        """Returns the state of the container, from the cache or else from the server.
 
         Args:
-            wait: its log ended, so that news of its own end are likely.
+            wait: True if its log has ended, so that a change is likely.
         """
         state = state_of(source, self._pod_of(source))
         if wait and state not in OVER:
@@ -212,7 +213,7 @@ class LogStreams:
         return await self._asked(source) or state
 
     async def _asked(self, source: LogSource) -> SourceState | None:
-        """What the server says of the container now; ``None`` if it does not answer."""
+        """Queries the server for the container's state; ``None`` if it does not answer."""
         request = call("get", "GET", PODS, source.namespace, source.pod)
         try:
             answer = await self._streams.send(request, _CALL_S)

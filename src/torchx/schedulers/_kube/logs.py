@@ -22,21 +22,21 @@ from .log_sources import OVER, LogSource, state_of
 from .log_streams import LogStreams
 
 HELD_BYTES = 8 * 1024 * 1024
-"""Lines that wait for the reader; while there are more, nothing is read from the cluster."""
+"""Most lines that wait for the reader; above that, nothing is read from the cluster."""
 _SPARE_FILES = 200
 _LATE_S = 15.0
-"""How long a stream may stay open after the end of its container."""
+"""Seconds for which a stream may stay open after the end of its container."""
 _SETTLE_S = 0.05
-"""Changes of pods within that time are looked at together."""
+"""Seconds within which changes of pods are processed together."""
 
 
 @dataclass(frozen=True)
 class PodLines:
-    """Some lines of one log, as they came, with their times before them.
+    """Lines of one log, each preceded by its time.
 
     Args:
-        end: ``done`` or ``gone`` after the last line: read to its end, or deleted before that.
-        unended: the last line, which is the last of the log, lacks its newline.
+        end: ``done`` or ``gone`` after the last line: read completely, or deleted before.
+        unended: the last line of the log lacks its newline.
     """
 
     source: LogSource
@@ -45,7 +45,7 @@ class PodLines:
     unended: bool = False
 
     def timed(self) -> Iterator[tuple[int | None, bytes]]:
-        """Each line's time, in nanoseconds since 1970, and text."""
+        """Yields each line's time, in nanoseconds since 1970, and text."""
         return map(parse_line, self.lines)
 
 
@@ -54,11 +54,11 @@ View = Callable[[Selection], list[Object]]
 
 @dataclass(frozen=True)
 class LogPlan:
-    """Which logs there are to read now.
+    """The logs to read now.
 
     Args:
-        sources: all of them; those that were known before are not begun again.
-        ended: no further ones will come.
+        sources: all of them; known ones are not started again.
+        ended: True if no more will be added.
     """
 
     sources: Sequence[LogSource]
@@ -66,17 +66,17 @@ class LogPlan:
 
 
 class LogReader:
-    """An iterator over chunks of all logs of a plan, in the order in which they arrive.
+    """An iterator over chunks of all logs of a plan, in order of arrival.
 
-    Use it as a context, whose end closes all streams. Lines of one log keep their order.
+    Use it as a context manager, which closes all streams. Lines of one log keep their order.
 
     Args:
-        start: the selections that the plan looks at, among them the pods, each with what a list
-            gave before, or ``None`` to list first.
+        start: the selections for the plan, including the pods, each with the result of an earlier
+            list, or ``None`` to list first.
         plan: called with the objects of each selection, again after each change while following;
             it must be quick, and runs in another thread.
         query: of which ``follow``, ``since_ns`` (the server shows the whole second) and ``tail``
-            count. Following, pods that are not there yet are waited for until the plan has ended.
+            count. When following, missing pods are waited for until the plan has ended.
     """
 
     def __init__(
@@ -116,19 +116,19 @@ class LogReader:
         self._stack.close()
 
     def __iter__(self) -> Iterator[PodLines]:
-        """Chunks until the plan has ended and all its logs were read.
+        """Yields chunks until the plan has ended and all its logs were read.
 
         Raises:
-            ApiError, BackendUnavailable: what asking again does not mend.
+            ApiError, BackendUnavailable: an error that retries do not fix.
         """
         while (chunks := self.take()) is not None:
             yield from chunks
 
     def take(self, timeout_s: float | None = None) -> list[PodLines] | None:
-        """All chunks that are there, at least one, but for the time; ``None`` after the last.
+        """Returns all available chunks, at least one unless timed out; ``None`` after the last.
 
         Raises:
-            ApiError, BackendUnavailable: as iterating does.
+            ApiError, BackendUnavailable: like iteration.
         """
         found: list[PodLines] = []
         try:
@@ -154,11 +154,11 @@ class LogReader:
             self._portal.start_task_soon(self._make_room)
 
     def held_bytes(self) -> int:
-        """Size of the lines that were read from the cluster and not taken yet."""
+        """Bytes of the lines that were read from the cluster and not taken yet."""
         return self._put_bytes - self._taken_bytes
 
     async def _run(self, *, task_status: TaskStatus[anyio.CancelScope]) -> None:
-        """All of the work in the background; what goes wrong is raised by the iterator."""
+        """Does all the work in the background; errors are raised by the iterator."""
         streams = self._client.transport.streams()
         with anyio.CancelScope() as scope:
             self._room, self._settled, self._unsettled = (anyio.Event() for _ in range(3))
@@ -197,7 +197,7 @@ class LogReader:
             tasks.cancel_scope.cancel()
 
     async def _follow_plan(self, live: LiveObjects, reader: LogStreams, tasks: TaskGroup) -> None:
-        """Begins each log when it is there, until the plan has ended and all were read."""
+        """Starts each log when it exists, until the plan has ended and all were read."""
         while True:
             self._unsettled = anyio.Event()
             started_s = anyio.current_time()
@@ -206,12 +206,12 @@ class LogReader:
                 raise live.failure
             if ended and not self._unfinished:
                 return
-            # looking at many pods again and again must leave time to read
+            # repeated checks of many pods must leave time to read
             await anyio.sleep(max(_SETTLE_S, 4 * (anyio.current_time() - started_s)))
             await self._unsettled.wait()
 
     def _begin(self, live: LiveObjects, reader: LogStreams, tasks: TaskGroup) -> bool:
-        """Looks at the pods as they are now and begins what is new; whether the plan has ended."""
+        """Checks the pods and starts new logs; returns True if the plan has ended."""
         pods = (pod for s in self._start if s.kind == PODS for pod in live.objects(s))
         self._pods = {(p["metadata"]["namespace"], p["metadata"]["name"]): p for p in pods}
         plan = self._plan(live.objects)
@@ -230,7 +230,7 @@ class LogReader:
         return plan.ended
 
     async def _stop_late_stream(self, reader: LogStreams, source: LogSource) -> None:
-        """Ends a stream that stays open long after its container: nothing comes over it."""
+        """Closes a stream that stays open long after its container ended: no data will come."""
         await anyio.sleep(_LATE_S)
         reader.stop_following(source)
 
@@ -254,7 +254,7 @@ class LogReader:
 
 
 def _allow_open_files(count: int) -> None:
-    """Raises the soft limit of open files, which is 1,024 on most systems, as far as it may be."""
+    """Raises the soft limit of open files, 1,024 on most systems, as far as allowed."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= count:
         return

@@ -17,15 +17,15 @@ from .config import Cluster, Credential, ExecPlugin
 from .errors import PluginFailed
 
 TIMEOUT_S = 60
-"""How long a plugin that cannot ask the user may take."""
+"""Timeout in seconds of a plugin that cannot prompt the user."""
 _LAST_WORDS = 2000
 
 
 def run_plugin(plugin: ExecPlugin, cluster: Cluster) -> Credential:
-    """Runs the program once; what it says on its standard error is shown to a user who can answer.
+    """Runs the program once; on a terminal, its standard error is shown to the user.
 
     Raises:
-        PluginFailed: if it is missing, fails, or prints something else than a credential.
+        PluginFailed: if it is missing, fails, or does not print a credential.
     """
     interactive = _interactive(plugin)
     info = exec_info(plugin, cluster, interactive)
@@ -92,7 +92,7 @@ def _interactive(plugin: ExecPlugin) -> bool:
 
 
 def exec_info(plugin: ExecPlugin, cluster: Cluster, interactive: bool) -> dict[str, Any]:
-    """The ``ExecCredential`` that tells the plugin what it is asked for."""
+    """Returns the ``ExecCredential`` that describes the request to the plugin."""
     spec: dict[str, Any] = {"interactive": interactive}
     if plugin.cluster_info:
         ca = cluster.ca.data or _file(cluster.ca.path) if cluster.ca else b""
@@ -114,7 +114,7 @@ def _file(path: str) -> bytes:
 
 
 def parse_credential(answer: bytes, plugin: ExecPlugin) -> Credential:
-    """Reads what a plugin printed."""
+    """Parses the output of a plugin."""
     try:
         document = json.loads(answer)
         status = document["status"]

@@ -1,4 +1,4 @@
-"""What is done inside pods: commands, and connections to their ports."""
+"""Runs commands in pods, and connects to their ports."""
 
 import json
 import os
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _STDIN, _STDOUT, _STDERR, _ERROR, _RESIZE, _CLOSE = 0, 1, 2, 3, 4, 255
 _EXEC_PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
-"""Only the fifth can tell that there is no more input."""
+"""Subprotocols; only ``v5`` can signal the end of input."""
 _PORT_PROTOCOLS = ("v4.channel.k8s.io",)
 _DATA, _PORT_ERROR = 0, 1
 _FAILED = 1
@@ -29,10 +29,10 @@ _FAILED = 1
 def execute(
     kube: KubeClient, namespace: str, pod: str, container: str, request: ExecRequest
 ) -> int:
-    """Exit code of a command in a container that runs, as a shell tells it."""
+    """Runs a command in a running container and returns its exit code as a shell reports it."""
     mark = secrets.token_hex(8)
     command = request.command
-    if not request.tty:  # without a terminal, a signal finds it by its environment
+    if not request.tty:  # without a terminal, signals find it by its environment
         command = ("env", f"{ENV_TORCHX_EXEC}={mark}", *command)
     remote = _Exec(kube, namespace, pod, container, command, request, mark)
     try:
@@ -50,7 +50,7 @@ def execute(
 
 
 def exit_code(outcome: bytes) -> tuple[int, str]:
-    """Exit code and message of what the server says at the end of a command.
+    """Parses the server's outcome of a command: exit code and message.
 
     >>> exit_code(b'{"status": "Success"}')
     (0, '')
@@ -72,7 +72,7 @@ def exit_code(outcome: bytes) -> tuple[int, str]:
 
 
 class _Exec:
-    """The connection with one command."""
+    """The connection to one command."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class _Exec:
         self._tty = request.tty
         self._mark = mark
         self.outcome = b""
-        """What the server said about the end."""
+        """The server's message about the end."""
         stdin = request.stdin is not None
         self._socket = _open_exec(kube, self._place, command, stdin, request.tty)
 
@@ -97,7 +97,7 @@ class _Exec:
         try:
             return self._receive()
         except AnswerLost:
-            if self.outcome:  # all has been said by then
+            if self.outcome:  # everything was received by then
                 return None
             raise
 
@@ -133,7 +133,7 @@ class _Exec:
             other.close()
 
     def close(self) -> None:
-        """Lets go of the connection."""
+        """Closes the connection."""
         self._socket.close()
 
 
@@ -177,7 +177,7 @@ def _open(kube: KubeClient, opening: Call, protocols: tuple[str, ...]) -> "WebSo
 
 
 class PodPort:
-    """One connection to a port of a pod."""
+    """A connection to a port of a pod."""
 
     def __init__(self, kube: KubeClient, namespace: str, pod: str, port: int) -> None:
         opening = _pod_call("portforward", namespace, pod, [("ports", str(port))])
@@ -186,7 +186,7 @@ class PodPort:
         self._begun = {_DATA: False, _PORT_ERROR: False}
 
     def receive(self) -> bytes:
-        """What the port says next; empty once the connection is closed."""
+        """Returns the next data from the port; empty once the connection is closed."""
         while (message := self._socket.receive()) is not None:
             channel, data = message[0] if message else _DATA, message[1:]
             if not self._begun.get(channel, True):  # each channel begins with its port
@@ -200,9 +200,9 @@ class PodPort:
         return b""
 
     def send(self, data: bytes) -> None:
-        """Says something."""
+        """Sends data."""
         self._socket.send(bytes([_DATA]) + data)
 
     def close(self) -> None:
-        """Ends the connection."""
+        """Closes the connection."""
         self._socket.close()

@@ -1,4 +1,4 @@
-"""Which proxy leads to the server."""
+"""Finds the proxy for the server."""
 
 import os
 from collections.abc import Mapping
@@ -8,9 +8,10 @@ from .config import Cluster
 
 
 def proxy_of(cluster: Cluster, environ: Mapping[str, str] = os.environ) -> str:
-    """The ``proxy-url`` of the cluster, else what the environment says; empty for none.
+    """Returns the ``proxy-url`` of the cluster, else the environment's proxy; empty for none.
 
-    ``NO_PROXY`` is read as kubectl does: names with their subdomains, addresses, networks, ``*``.
+    ``NO_PROXY`` is interpreted like kubectl does: names with their subdomains, addresses, networks,
+    ``*``.
     """
     if cluster.proxy_url:
         return cluster.proxy_url

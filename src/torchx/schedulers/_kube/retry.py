@@ -1,7 +1,7 @@
-"""Bounded repetition of calls.
+"""Limited retries of calls.
 
-Beside ``torchx._retry`` because a server may choose the pause, all of a call's repetitions share
-one limit of time, and between those of a create something is looked up.
+Separate from ``torchx._retry`` because a server may choose the pause, all retries of a call share
+one time limit, and a create looks up its object between retries.
 """
 
 import time
@@ -12,13 +12,13 @@ from torchx._startup.dataclass import light_dataclass
 
 @light_dataclass(frozen=True)
 class Patience:
-    """How long one call may take and be repeated.
+    """Timeouts and retries of one call.
 
     Args:
-        timeout_s: for the answer to one request.
-        pauses_s: before each repetition; they vary by up to a half to either side.
-        longest_pause_s: what a server may ask for at most.
-        total_s: no repetition begins later than this.
+        timeout_s: seconds for the response to one request.
+        pauses_s: seconds before each retry, with up to 50 % of jitter.
+        longest_pause_s: longest pause that a server may request.
+        total_s: no retry starts later than this.
     """
 
     timeout_s: float = 60.0
@@ -27,20 +27,20 @@ class Patience:
     total_s: float = 60.0
 
     def pause_s(self, failures: int) -> float:
-        """The pause after so many failures in a row, the last one again and again."""
+        """Returns the pause after that many consecutive failures; the last one repeats."""
         pauses_s = self.pauses_s or (0.0,)
         return pauses_s[min(failures, len(pauses_s) - 1)] * _spread()
 
 
 def _spread() -> float:
-    """A factor by which pauses differ, so that many clients do not come back at once."""
+    """Returns a random factor for pauses, so that many clients do not retry at once."""
     import random  # 1 ms, for a case that is rare
 
     return random.Random().uniform(0.5, 1.5)
 
 
 class Retries:
-    """Counts the repetitions of one call and waits between them."""
+    """Counts the retries of one call and waits between them."""
 
     def __init__(self, patience: Patience, pause: Callable[[float], None]) -> None:
         self._patience = patience
@@ -49,7 +49,7 @@ class Retries:
         self._started_s = time.monotonic()
 
     def again(self, err: Exception) -> bool:
-        """Waits, for as long as the server asked if ``err`` tells; ``False`` to give up."""
+        """Waits, as long as ``err`` says if it does; returns ``False`` to give up."""
         base_s = next(self._pauses, None)
         if base_s is None:
             return False

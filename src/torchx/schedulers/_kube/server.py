@@ -1,4 +1,4 @@
-"""How one server is reached: TLS, proxy, URL, headers, and errors of the connection in words."""
+"""Connection settings of one server: TLS, proxy, URL, headers, and errors of the connection."""
 
 import socket
 import ssl
@@ -51,10 +51,10 @@ class Server:
         self._context: tuple[Certificate | None, ssl.SSLContext | None] | None = None
 
     def pool_options(self, certificate: Certificate | None, max_connections: int) -> dict[str, Any]:
-        """Arguments for a pool of connections of httpcore, all of which show one certificate."""
+        """Returns arguments for an httpcore connection pool with one client certificate."""
         known = self._context
         if known is None or known[0] != certificate:
-            # authorities are read once, not for each of a thousand streams
+            # authorities are loaded once, not for each of a thousand streams
             known = self._context = (certificate, tls_context(self.config.cluster, certificate))
         return {
             "ssl_context": known[1],
@@ -65,13 +65,13 @@ class Server:
         }
 
     def url(self, call: Call) -> httpcore.URL:
-        """Where the call goes."""
+        """Returns the URL of the call."""
         scheme, host, port = self._origin
         target = f"{self._prefix}{call.target}".encode()
         return httpcore.URL(scheme=scheme, host=host, port=port, target=target)
 
     def headers(self, call: Call, credentials: Headers, compress: bool = True) -> Headers:
-        """All headers of the call; without ``compress``, the answer comes as it is made."""
+        """Returns all headers of the call; without ``compress``, the response is not buffered."""
         headers = [
             ("Host", self._host),
             ("User-Agent", f"torchx/{__version__}"),
@@ -86,14 +86,14 @@ class Server:
         return headers
 
     def extensions(self, read_s: float | None) -> dict[str, Any]:
-        """Timeouts, and the name that the certificate must have if it is not the host's."""
+        """Returns timeouts, and the name expected in the certificate if it is not the host's."""
         timeout = {"connect": CONNECT_S, "pool": 60.0, "write": 30.0, "read": read_s}
         name = self.config.cluster.tls_server_name
         return {"timeout": timeout, **({"sni_hostname": name} if name else {})}
 
     @contextmanager
     def translate_errors(self, call: Call) -> Iterator[None]:
-        """Turns errors of the connection into ours."""
+        """Translates errors of the connection."""
         try:
             yield
         except (*_UNSENT, *_LOST, httpcore.UnsupportedProtocol) as err:
@@ -110,7 +110,7 @@ class Server:
 
 
 def answer(code: int, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> Answer:
-    """What httpcore received, unpacked; what was cut off on the way is left as it is."""
+    """Builds the response from httpcore's data, decompressed unless truncated."""
     named = decoded(headers)
     if named.get("content-encoding") == "gzip":
         with suppress(zlib.error):
@@ -119,7 +119,7 @@ def answer(code: int, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> An
 
 
 def decoded(headers: Sequence[tuple[bytes, bytes]]) -> Mapping[str, str]:
-    """Headers by their names in lower case."""
+    """Returns headers by lower-case name."""
     return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in headers}
 
 
@@ -140,7 +140,7 @@ def _proxy(url: str) -> httpcore.Proxy | None:
 
 
 def _keep_alive() -> list[tuple[int, int, int]]:
-    """A watch is silent for long: the system finds out whether the other end is there."""
+    """Returns TCP keep-alive options, because a watch is silent for long."""
     options = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
     for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
         if hasattr(socket, name):
@@ -149,7 +149,7 @@ def _keep_alive() -> list[tuple[int, int, int]]:
 
 
 def _reason(err: BaseException) -> str:
-    """What the system or OpenSSL said, below the layers of exceptions around it."""
+    """Returns the message of the system or OpenSSL from a chain of exceptions."""
     inner: BaseException | None = err
     for _ in range(6):
         if isinstance(inner, ssl.SSLCertVerificationError):

@@ -27,14 +27,14 @@ _CHUNK = 65536
 
 
 class WebSocket:
-    """One websocket. One thread may receive while others send.
+    """A websocket. One thread may receive while others send.
 
     Args:
-        protocols: the subprotocols that we speak, the best one first.
+        protocols: the supported subprotocols, best one first.
 
     Raises:
-        NotInstalled: without the package that makes frames.
-        ApiError: what the server says in place of opening it.
+        NotInstalled: without the package for frames.
+        ApiError: if the server refuses to open it.
         NotSent, AnswerLost: if it cannot be reached.
     """
 
@@ -93,7 +93,7 @@ class WebSocket:
             )
 
     def receive(self) -> bytes | None:
-        """The next message; ``None`` once the other side has closed the websocket."""
+        """Returns the next message; ``None`` once the other side has closed the websocket."""
         from wsproto import events
 
         parts: list[bytes] = []

@@ -1,4 +1,4 @@
-"""Carries calls whose answers take long, many at a time in one event loop, over httpcore."""
+"""Sends calls with long responses, many at a time in one event loop, over httpcore."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -11,9 +11,9 @@ from .calls import Answer, Call
 from .server import Certificate, Headers, Server, answer, decoded
 
 SHORT_CALLS = 16
-"""Calls with a short answer at a time."""
+"""Concurrent calls with a short response."""
 OPENING = 64
-"""Streams that may be opened at a time: a thousand TLS handshakes at once only time out."""
+"""Streams that may be opened at a time: a thousand concurrent TLS handshakes time out."""
 
 
 class HttpStreams:
@@ -22,7 +22,7 @@ class HttpStreams:
     def __init__(self, server: Server) -> None:
         self._server = server
         self._opening = anyio.Semaphore(OPENING)
-        # not left to the pool, which looks through all that wait whenever a connection is free
+        # not left to the pool, which scans all waiters whenever a connection is free
         self._calling = anyio.Semaphore(SHORT_CALLS)
         self._short: httpcore.AsyncConnectionPool | None = None
         self._short_certificate: Certificate | None = None
@@ -40,7 +40,7 @@ class HttpStreams:
     ) -> httpcore.Response:
         for last in (False, True):
             certificate, credentials = await self._credentials()
-            # a pool of one each: a pool of a thousand looks through all for every change of one
+            # a pool of one each: a pool of a thousand scans all for every change of one
             pool = httpcore.AsyncConnectionPool(**self._server.pool_options(certificate, 1))
             attempt = AsyncExitStack()
             await attempt.enter_async_context(pool)
@@ -65,7 +65,7 @@ class HttpStreams:
         raise AssertionError("the last attempt returns")
 
     async def send(self, call: Call, timeout_s: float) -> Answer:
-        """One call and its whole answer."""
+        """Sends one call and returns its whole response."""
         async with self._calling:
             return await self._send_or_refresh(call, timeout_s)
 
@@ -110,14 +110,14 @@ class HttpStreams:
         return await anyio.to_thread.run_sync(self._server.credentials.refresh, rejected)
 
     async def close(self) -> None:
-        """Closes the connections of short calls; streams are closed by who opened them."""
+        """Closes the connections of short calls; streams are closed by their owners."""
         if self._short is not None:
             await self._short.aclose()
             self._short = None
 
 
 class HttpStream:
-    """One answer as it arrives."""
+    """A response that arrives in parts."""
 
     def __init__(self, server: Server, call: Call, response: httpcore.Response) -> None:
         self.code: int = response.status
@@ -127,7 +127,7 @@ class HttpStream:
         self._response = response
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """The body in pieces of any size."""
+        """Yields the body in pieces of any size."""
         with self._server.translate_errors(self._call):
             async for chunk in self._response.aiter_stream():
                 yield chunk

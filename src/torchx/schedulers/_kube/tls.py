@@ -9,10 +9,11 @@ from .errors import ConfigError
 
 
 def tls_context(cluster: Cluster, certificate: tuple[Pem, Pem] | None) -> ssl.SSLContext | None:
-    """Whom to trust and what to show; ``None`` for a server without TLS.
+    """Returns the TLS context of a cluster, with its authority and client certificate; ``None``
+    without TLS.
 
     Raises:
-        ConfigError: for a file that cannot be read, and for what is no certificate or key.
+        ConfigError: for a file that cannot be read, or that is not a certificate or key.
     """
     if not cluster.server.lower().startswith("https://"):
         return None
@@ -49,7 +50,7 @@ def _load_authority(context: ssl.SSLContext, ca: Pem, cluster: str) -> None:
 
 
 def _load_certificate(context: ssl.SSLContext, certificate: Pem, key: Pem) -> None:
-    """Loads a pair. OpenSSL reads files only, so content goes through a private one."""
+    """Loads a pair. OpenSSL reads files only, so content is written to a private one."""
     temporary: list[str] = []
     try:
         paths = [pem.path or _written(pem.data, temporary) for pem in (certificate, key)]

@@ -1,4 +1,4 @@
-"""Carries calls to the server over httpcore, one answer for each."""
+"""Sends calls to the server over httpcore, with one response each."""
 
 import threading
 
@@ -9,13 +9,13 @@ from .config import Config
 from .server import Certificate, Headers, Server, answer
 
 MAX_CONNECTIONS = 10
-"""Calls of one process at a time; further ones wait for a connection."""
+"""Concurrent calls of one process; further ones wait for a connection."""
 
 
 class HttpTransport:
     """The transport for a kubeconfig; safe to share among threads.
 
-    Credentials that the server does not accept are renewed once for each call, where they can be.
+    Rejected credentials are renewed once for each call, if possible.
     """
 
     def __init__(self, config: Config, max_connections: int = MAX_CONNECTIONS) -> None:
@@ -26,7 +26,7 @@ class HttpTransport:
         self._certificate: Certificate | None = None
 
     def send(self, call: Call, timeout_s: float) -> Answer:
-        """Sends the call once, or twice where the credentials were renewed."""
+        """Sends the call once, or twice if the credentials were renewed."""
         credentials = self.server.credentials.headers()
         answered = self._send(call, credentials, timeout_s)
         if answered.code == 401 and self.server.credentials.refresh(credentials):
@@ -46,7 +46,7 @@ class HttpTransport:
             return answer(response.status, response.headers, response.content)
 
     def _current_pool(self) -> httpcore.ConnectionPool:
-        """Connections that show the certificate of now; plugins may hand out a new one."""
+        """Returns the pool with the current certificate; plugins may return a new one."""
         certificate = self.server.credentials.certificate()
         with self._lock:
             if self._pool is None or certificate != self._certificate:
@@ -58,8 +58,8 @@ class HttpTransport:
             return self._pool
 
     def streams(self) -> StreamTransport:
-        """A transport for watches and logs to the same server, with the same credentials."""
-        from .streams import HttpStreams  # loads asyncio, which a single look does not need
+        """Returns a transport for watches and logs, with the same server and credentials."""
+        from .streams import HttpStreams  # loads asyncio, which a single query does not need
 
         return HttpStreams(self.server)
 

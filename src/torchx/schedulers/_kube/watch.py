@@ -1,4 +1,4 @@
-"""Waiting for changes without asking for them."""
+"""Waits for changes without polling."""
 
 import threading
 from collections.abc import Mapping
@@ -14,12 +14,12 @@ from .live import LiveObjects, first_cause
 
 
 class Watch:
-    """Objects that a thread in the background keeps up to date; use it as a context.
+    """Objects that a background thread keeps up to date; use it as a context manager.
 
-    While nothing happens nothing is asked, but that each watch is opened again every few minutes.
+    Without changes no requests are sent, except that each watch is reopened every few minutes.
 
     Args:
-        start: the selections, each with what a list gave before, or ``None`` to list first.
+        start: the selections, each with the result of an earlier list, or ``None`` to list first.
     """
 
     def __init__(self, client: KubeClient, start: Mapping[Selection, Listed | None]) -> None:
@@ -45,10 +45,10 @@ class Watch:
         self._stack.close()
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """``True`` as soon as something has changed since the last call that said so.
+        """Waits for a change since the last reported one; returns ``False`` after the timeout.
 
         Raises:
-            ApiError: that asking again does not mend, for instance ``Forbidden``.
+            ApiError: that retries do not fix, for instance ``Forbidden``.
         """
         if not self._changed.wait(timeout_s):
             return False
@@ -59,8 +59,8 @@ class Watch:
         return True
 
     def objects(self, selection: Selection) -> list[Object]:
-        """The objects of one selection as they are now."""
-        assert self._live is not None  # set before the context begins
+        """Returns the current objects of one selection."""
+        assert self._live is not None  # set before the context is entered
         return self._live.objects(selection)
 
     async def _run(self, *, task_status: "anyio.abc.TaskStatus[anyio.CancelScope]") -> None:
@@ -70,7 +70,7 @@ class Watch:
             task_status.started(scope)
             try:
                 await self._live.run()
-            except Exception as err:  # noqa: BLE001 - raised by `wait` in the thread that asks
+            except Exception as err:  # noqa: BLE001 - raised by `wait` in the calling thread
                 self._failure = first_cause(err)
                 self._changed.set()
         with anyio.CancelScope(shield=True):

@@ -1,9 +1,10 @@
-"""What the reasons of Batch and of ECS mean, why jobs wait and why they ended.
+"""Rules for the reasons of Batch and ECS: why jobs wait and why they ended.
 
 https://docs.aws.amazon.com/batch/latest/userguide/job_stuck_in_runnable.html has those of waits,
 https://github.com/aws/amazon-ecs-agent the errors of containers.
 """
 
+from torchx.schedulers._aws.refusals import NO_CREDENTIALS, NOT_ALLOWED, REFUSED
 from torchx.schedulers._core.cause_rules import WAIT
 from torchx.schedulers._core.causes import Cause, Rule
 
@@ -106,21 +107,8 @@ RULES = (
 """Of the service, and of the agent of ECS on its hosts, whose errors begin with their names."""
 
 REFUSALS = (
-    Rule(
-        Cause.ACCESS_DENIED,
-        r"no credentials for AWS|credentials for AWS have expired|does not accept the credentials",
-        "the credentials for AWS are missing, or have expired",
-        (
-            "aws sso login  # or set AWS_PROFILE, or give -cfg profile=...",
-            "torchx doctor -s {scheduler}",
-        ),
-    ),
-    Rule(
-        Cause.ACCESS_DENIED,
-        r"is not authorized to perform: (?P<action>[\w:-]+)|AccessDenied|UnauthorizedOperation",
-        "your user or role may not do that on AWS",
-        ("aws sts get-caller-identity", "Ask for the right that the message names"),
-    ),
+    NO_CREDENTIALS,
+    NOT_ALLOWED,
     Rule(
         Cause.BAD_OPTION,
         r"JobQueue \S+ not found|Job queue \S+ (does not exist|not found)",
@@ -139,6 +127,6 @@ REFUSALS = (
         "AWS Batch does not take an option of the job",
         ("torchx runopts aws_batch",),
     ),
-    Rule(Cause.UNKNOWN, r" was refused: ", "AWS refuses the job"),
+    REFUSED,
 )
 """Of the API of AWS Batch."""

@@ -1,4 +1,4 @@
-"""What jobs on AWS Batch need: boto3, credentials and a region, and a queue that starts jobs."""
+"""Checks for AWS Batch: boto3, credentials and region, and a queue that starts jobs."""
 
 from torchx._aws.session import AwsService
 from torchx.schedulers._aws.checkups import ServiceOf, checkups_of

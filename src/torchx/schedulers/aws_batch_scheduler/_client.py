@@ -1,4 +1,4 @@
-"""The calls of AWS Batch: submit, find, look, list, end, remove."""
+"""The calls of AWS Batch: submit, find, describe, list, end, remove."""
 
 import threading
 import time
@@ -20,13 +20,13 @@ from ._request import BatchJob, queue_name
 from ._tags import TAG_TORCHX_VER
 
 DESCRIBED_AT_ONCE = 100
-"""Jobs that one DescribeJobs tells of."""
+"""Most jobs in one DescribeJobs."""
 _TOGETHER_S = 1.0
-"""How long what was told of other apps may be taken for their own look."""
+"""Seconds for which a record fetched with other apps is fresh enough for a query."""
 _WATCHED_S = 120.0
-"""How long after the last look at an app it is told of in the looks at others."""
+"""Seconds after the last query of an app during which queries of others include it."""
 _EXPLAINED_AFTER_S = 30.0
-"""How long a job has waited before it is asked why."""
+"""Seconds that a job waits before the reason is requested."""
 _EXPLAIN_AGAIN_S = 60.0
 
 logger = get_logger(__name__)
@@ -36,28 +36,28 @@ logger = get_logger(__name__)
 
 
 def submit(batch: AwsService, job: BatchJob) -> str:
-    """Registers the definition and submits the job, each once; gives the job's ARN.
+    """Registers the definition and submits the job, each once; returns the job's ARN.
 
     A definition whose job was refused is deregistered.
 
     Raises:
-        AwsRefused: in AWS's own words.
+        AwsRefused: with AWS's message.
         BackendUnavailable: if AWS cannot be reached.
     """
     with sigterm_raises():
         try:
             definition = _register(batch, job)
         except TorchXError:
-            raise  # there is none, or AWS does not say
+            raise  # there is none, or AWS does not report it
         except BaseException:
             _take_back(batch, job, None, submitted=False)
             raise
         try:
             return _submit(batch, job)
-        except AnswerLost:  # nobody can tell if it runs: its definition is left to it
-            logger.error("the job definition `%s` is left as it is", job.name)
+        except AnswerLost:  # it may be running: keep its definition
+            logger.error("the job definition `%s` is kept", job.name)
             raise
-        except BaseException as err:  # also of a signal: what was submitted must not run unknown
+        except BaseException as err:  # also for a signal: a submitted job must not run unnoticed
             _take_back(batch, job, definition, submitted=not isinstance(err, TorchXError))
             raise
 
@@ -87,11 +87,11 @@ def _find_definition(batch: AwsService, name: str) -> str | None:
 
 
 def find_job(batch: AwsService, queue: str, name: str) -> str | None:
-    """ARN of the job of that name; ``None`` if the queue has none, or there is no such queue."""
+    """Returns the ARN of the job of that name; ``None`` if it, or the queue, is missing."""
     filters = [{"name": "JOB_NAME", "values": [name]}]
     try:
         for job in batch.items("list_jobs", "jobSummaryList", jobQueue=queue, filters=filters):
-            if job.get("jobName", name) == name:  # the service takes no care of case
+            if job.get("jobName", name) == name:  # the service ignores case
                 return str(job["jobArn"])
     except AwsRefused as err:
         if not _is_missing(err):
@@ -100,8 +100,9 @@ def find_job(batch: AwsService, queue: str, name: str) -> str | None:
 
 
 def find_app(batch: AwsService, app_id: str) -> str | None:
-    """ARN of the job of an app: ``queue:name``, or the name alone, as a job knows it; then all
-    queues are looked through."""
+    """Returns the ARN of an app's job, given ``queue:name``, or the name alone as seen inside a
+    job; then all queues are searched.
+    """
     queue, colon, name = app_id.rpartition(":")
     if not name or (colon and not queue):
         return None
@@ -111,7 +112,7 @@ def find_app(batch: AwsService, app_id: str) -> str | None:
 
 
 def queue_names(batch: AwsService) -> list[str]:
-    """All queues of the region."""
+    """Returns the names of all queues of the region."""
     queues = batch.items("describe_job_queues", "jobQueues")
     return [str(queue["jobQueueName"]) for queue in queues]
 
@@ -124,10 +125,10 @@ def _is_missing(err: AwsRefused) -> bool:
 def _take_back(
     batch: AwsService, job: BatchJob, definition: str | None, *, submitted: bool
 ) -> None:
-    """Ends and deregisters what is there of an app that could not be submitted.
+    """Rolls back a failed submission: ends the job and deregisters the definition.
 
     Args:
-        definition: its ARN; ``None`` if it is not known whether there is one.
+        definition: its ARN; ``None`` if it is unknown whether there is one.
     """
     try:
         definition = definition or _find_definition(batch, job.name)
@@ -152,7 +153,7 @@ def _take_back(
 
 @dataclass(frozen=True)
 class Looked:
-    """A job and its nodes, by their indexes, as they were told."""
+    """The records of a job and its nodes, by index."""
 
     job: Record
     nodes: Mapping[int, Record]
@@ -160,27 +161,27 @@ class Looked:
 
 
 class JobTable:
-    """What DescribeJobs tells. Who waits for many apps in one process asks once for all of them.
+    """Caches DescribeJobs, so that waiting for many apps in one process takes one query for all.
 
-    A look at one app tells of the others that were looked at lately, if they have not ended; their
-    own next looks within a second take that.
+    A query of one app includes others that were queried recently and have not ended; their own
+    queries within a second use that result.
     """
 
     def __init__(self, batch: AwsService) -> None:
         self._batch = batch
         self._lock = threading.Lock()
         self._ids: dict[str, tuple[str, ...]] = {}
-        """Ids that belong to each job: its own, and those of its nodes once they may be there."""
+        """Ids of each job: its own, and those of its nodes once they may exist."""
         self._watched: dict[str, float] = {}
-        """When each job that has not ended was looked at."""
+        """When each live job was last queried."""
         self._told: dict[str, tuple[float, dict[str, Record]]] = {}
-        """What was told of jobs that nobody had asked for."""
+        """Records of jobs that were included in other queries."""
 
     def look(self, arn: str, nodes: Iterable[int] | None = None) -> Looked | None:
-        """The job with its nodes; ``None`` if the service has forgotten it.
+        """Returns the job with its nodes; ``None`` if the service has forgotten it.
 
         Args:
-            nodes: those that are of interest; ``None`` for all.
+            nodes: indexes of the requested nodes; ``None`` for all.
         """
         with self._lock:
             return self._look(arn, None if nodes is None else [*nodes])
@@ -203,7 +204,7 @@ class JobTable:
         return Looked(job, found, calls)
 
     def _ask(self, arn: str, ids: Sequence[str]) -> tuple[dict[str, Record], int]:
-        """What is told of these ids, maybe a moment ago."""
+        """Returns the records of these ids, maybe slightly outdated, and the number of calls."""
         now = time.monotonic()
         moment, told = self._told.pop(arn, (0.0, {}))
         if told and now - moment < _TOGETHER_S:
@@ -226,12 +227,12 @@ class JobTable:
             self._watched[arn] = time.monotonic()
 
     def expect(self, arn: str) -> None:
-        """A job that was submitted will be looked at, and is told of in looks at others."""
+        """Includes a submitted job in queries of others."""
         self._ids[arn] = (arn,)
         self._watched[arn] = time.monotonic()
 
     def forget(self, arn: str) -> None:
-        """The next look asks the service: something was changed."""
+        """Drops the records of a job that was changed."""
         self._watched.pop(arn, None)
         self._told.pop(arn, None)
 
@@ -244,14 +245,14 @@ def _node_ids(arn: str, job: Record, nodes: Sequence[int] | None) -> dict[int, s
 
 
 def _may_have_nodes(job: Record) -> bool:
-    """Whether the service may have begun to start the nodes."""
+    """Returns True if the service may have started to launch the nodes."""
     return job.get("status") not in ("SUBMITTED", "PENDING", "RUNNABLE") or bool(
         job.get("attempts")
     )
 
 
 def describe(batch: AwsService, ids: Sequence[str]) -> tuple[dict[str, Record], int]:
-    """Records by id, and how many calls it took; what the service does not know is left out."""
+    """Returns records by id, without unknown ones, and the number of calls."""
     found: dict[str, Record] = {}
     calls = 0
     for at in range(0, len(ids), DESCRIBED_AT_ONCE):
@@ -265,14 +266,14 @@ def describe(batch: AwsService, ids: Sequence[str]) -> tuple[dict[str, Record], 
 
 
 class Explanations:
-    """Why jobs wait, asked for now and then."""
+    """The reasons why jobs wait, requested now and then."""
 
     def __init__(self, batch: AwsService) -> None:
         self._batch = batch
         self._known: dict[str, tuple[float, str]] = {}
 
     def explain(self, job: Record) -> str:
-        """Words for a job that has waited for long without a reason; else nothing."""
+        """Returns the reason of a job that has waited for long without one; else an empty text."""
         waited_s = time.time() - int(job.get("createdAt") or 0) / 1000
         arn = str(job.get("jobArn"))
         waits = state_of(job.get("status")) is AppState.PENDING
@@ -302,8 +303,8 @@ class Explanations:
             if words or job.get("status") != "RUNNABLE":
                 return words
             return place_in_queue(job, self._batch.call("get_job_queue_snapshot", jobQueue=queue))
-        except TorchXError as err:  # the look itself is good
-            logger.debug("why `%s` waits is not known: %s", job.get("jobName"), err)
+        except TorchXError as err:  # the query itself succeeded
+            logger.debug("the reason why `%s` waits is not known: %s", job.get("jobName"), err)
             return ""
 
 
@@ -311,10 +312,10 @@ class Explanations:
 
 
 def list_jobs(batch: AwsService, queue: str | None) -> list[tuple[str, Record]]:
-    """All jobs of TorchX with the names of their queues, the latest first.
+    """Returns all jobs of TorchX with the names of their queues, latest first.
 
     Args:
-        queue: the one to look at; ``None`` for all.
+        queue: name of one queue; ``None`` for all.
     """
     pending: list[tuple[str, str]] = []
     found: list[tuple[str, Record]] = []
@@ -329,7 +330,7 @@ def list_jobs(batch: AwsService, queue: str | None) -> list[tuple[str, Record]]:
 
 def _summaries(batch: AwsService, queue: str | None) -> Iterator[tuple[str, Record]]:
     names = queue_names(batch) if queue is None else [queue]
-    # without a filter only those that run are told
+    # without a filter only running ones are listed
     everything = [{"name": "AFTER_CREATED_AT", "values": ["1"]}]
     for name in names:
         for summary in batch.items(
@@ -353,12 +354,12 @@ def _ours(batch: AwsService, jobs: Sequence[tuple[str, str]]) -> list[tuple[str,
 
 
 def terminate(batch: AwsService, job_id: str, reason: str) -> None:
-    """Asks for the end of a job, in whatever state it is."""
+    """Requests the end of a job, in any state."""
     batch.call("terminate_job", jobId=job_id, reason=reason)
 
 
 def deregister(batch: AwsService, definition: str) -> None:
-    """Removes a definition; jobs of it go on. One that is gone already is none."""
+    """Deregisters a definition; its jobs go on. A missing one is not an error."""
     try:
         batch.call("deregister_job_definition", jobDefinition=definition)
     except AwsRefused as err:

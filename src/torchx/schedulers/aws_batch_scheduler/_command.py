@@ -1,8 +1,7 @@
 """The command and the variables of a role's containers. Pure.
 
-All nodes of a group have one command. What differs between them is told by variables of the
-service: where a macro needs one, or a variable is empty, the command is begun by ``sh``; nowhere
-else.
+All nodes of a group have one command. Differences between them come from variables of the service:
+only if a macro needs one, or a variable is empty, the command is started by ``sh``.
 """
 
 import re
@@ -23,14 +22,14 @@ from torchx.specs.api import Role, macros
 
 NODE_INDEX = "AWS_BATCH_JOB_NODE_INDEX"
 MAIN_NODE_HOST = "AWS_BATCH_JOB_MAIN_NODE_PRIVATE_IPV4_ADDRESS"
-"""Host of the main node; the service leaves it out on that node itself."""
+"""Host of the main node; the service does not set it on that node itself."""
 ATTEMPT = "AWS_BATCH_JOB_ATTEMPT"
 """Number of the attempt, the first is 1."""
 RESERVED = "AWS_BATCH"
-"""Begins names of variables that only the service may set."""
+"""Prefix of variables that only the service may set."""
 
 _REPLICA = "\0k"
-"""Stands for the replica's id while texts are filled in: no text of a role holds a NUL."""
+"""Placeholder for the replica's id while texts are filled in: texts of roles have no NUL."""
 _RANK0 = "\0r"
 _IN_SHELL = '"$torchx_k"'
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -38,12 +37,12 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True)
 class Place:
-    """Where a role is in the job.
+    """The position of a role in the job.
 
     Args:
         index: of the role in the app.
         first: index of its first node; ``None`` for a job of one container.
-        retried: there may be several attempts.
+        retried: True if there may be several attempts.
     """
 
     index: int
@@ -52,7 +51,7 @@ class Place:
 
 
 def build_command(role: Role, app_id: str, place: Place) -> dict[str, Any]:
-    """``command`` and ``environment`` of the containers of a role.
+    """Builds ``command`` and ``environment`` of the containers of a role.
 
     Raises:
         InvalidInput: for a variable that only the service may set, or that a shell cannot set.
@@ -67,7 +66,7 @@ def build_command(role: Role, app_id: str, place: Place) -> dict[str, Any]:
     env[ENV_TORCHX_ROLE_IDX] = str(place.index)
     env[ENV_TORCHX_ROLE_NAME] = role.name
     env[ENV_TORCHX_IMAGE] = role.image
-    # the service drops variables that are empty
+    # the service drops empty variables
     in_shell = {name: value for name, value in env.items() if not value or _REPLICA in value}
     lines = _prefix(role, place, texts, in_shell)
     if lines:
@@ -81,7 +80,7 @@ def build_command(role: Role, app_id: str, place: Place) -> dict[str, Any]:
 
 
 class _Texts:
-    """Fills in the macros of a role for all of its replicas, and notes which were there."""
+    """Fills in the macros of a role for all of its replicas, and records which were used."""
 
     def __init__(self, role: Role, app_id: str, rank0_env: str) -> None:
         replica_id = _REPLICA if role.num_replicas > 1 else "0"
@@ -91,7 +90,7 @@ class _Texts:
         self.rank0 = False
 
     def fill(self, text: str) -> str:
-        """The text, in which a mark stands for the replica's id."""
+        """Returns the text with a mark in place of the replica's id."""
         filled = self._values.substitute(text)
         self.replica = self.replica or _REPLICA in filled
         if _RANK0 in filled:
@@ -101,7 +100,7 @@ class _Texts:
 
 
 def _prefix(role: Role, place: Place, texts: _Texts, in_shell: Mapping[str, str]) -> list[str]:
-    """What the shell does before the command; nothing where nothing is needed."""
+    """Returns the shell code before the command; empty if none is needed."""
     lines = []
     if texts.replica:
         lines.append(f"torchx_k=$(({NODE_INDEX} - {place.first or 0}))")
@@ -121,7 +120,7 @@ def _prefix(role: Role, place: Place, texts: _Texts, in_shell: Mapping[str, str]
 
 
 def _quoted(text: str) -> str:
-    """The text as a word of the shell, in which only the replica's id is live.
+    """Quotes a text for the shell so that only the replica's id is expanded.
 
     >>> print(_quoted("a b$"), _quoted("id" + chr(0) + "k"))
     'a b$' id"$torchx_k"

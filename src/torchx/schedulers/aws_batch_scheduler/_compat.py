@@ -26,17 +26,17 @@ _job_ui_url = job_ui_url
 
 
 def to_millis_since_epoch(moment: datetime) -> int:
-    """Milliseconds since 1970; a time without zone is local time."""
+    """Converts to milliseconds since 1970; a naive time is local."""
     return round(moment.timestamp() * 1000)
 
 
 def to_datetime(millis: int) -> datetime:
-    """The moment, in UTC."""
+    """Converts to a time in UTC."""
     return datetime.fromtimestamp(millis / 1000, tz=timezone.utc)
 
 
 def _local_session() -> "boto3.session.Session":
-    """This thread's session of boto3."""
+    """Returns this thread's boto3 session."""
     return local_session()
 
 
@@ -48,7 +48,7 @@ def _role_to_node_properties(
     execution_role_arn: str | None = None,
     ulimits: Sequence[str] | None = None,
 ) -> dict[str, Any]:
-    """The node group of a role whose first node has that index."""
+    """Returns the node group of a role whose first node has that index."""
     container = container_properties(
         role,
         "",
@@ -65,7 +65,7 @@ def _role_to_node_properties(
 
 
 def unique_name(name: str) -> str:
-    """The name with a random id; by what clients may have put in place of ``make_unique``."""
+    """Returns the name with a random id, from ``make_unique``, which clients may replace."""
     import torchx.schedulers.aws_batch_scheduler as package
 
     return str(package.make_unique(name))

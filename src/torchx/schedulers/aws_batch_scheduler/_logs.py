@@ -12,7 +12,7 @@ from ._records import DEFAULT_LOG_GROUP, Record, is_multinode, read_roles
 from ._states import BatchSnapshot
 
 Look = Callable[[Sequence[int] | None], tuple[BatchSnapshot | None, int]]
-"""Looks at some nodes, all for ``None``; gives also how many calls that took."""
+"""Queries some nodes, all for ``None``; also returns the number of calls."""
 
 
 def read(
@@ -22,11 +22,11 @@ def read(
     query: LogQuery,
     look: Look,
 ) -> Iterator[LogChunk]:
-    """Lines of these replicas in the order of time.
+    """Yields lines of these replicas by time.
 
     Args:
-        snapshot: the app as it was a moment ago.
-        look: called again and again while the lines are followed.
+        snapshot: a recent snapshot of the app.
+        look: called repeatedly while the lines are followed.
     """
     job = snapshot.job or {}
     firsts = {place.role.name: place.first for place in read_roles(job)}
@@ -42,7 +42,7 @@ def read(
 
 
 def place_of(job: Record) -> LogPlace:
-    """The log group of a job, and how the names of its streams begin."""
+    """Returns the log group of a job, and the prefix of its streams."""
     definition = str(job.get("jobDefinition") or "").rpartition("/")[2].partition(":")[0]
     properties = (job.get("nodeProperties") or {}).get("nodeRangeProperties") or []
     container = properties[0].get("container") if is_multinode(job) else job.get("container")
@@ -52,7 +52,7 @@ def place_of(job: Record) -> LogPlace:
 
 
 def plan_of(snapshot: BatchSnapshot, replicas: Sequence[ReplicaKey], calls: int) -> LogPlan:
-    """The streams that there are of these replicas."""
+    """Returns the existing streams of these replicas."""
     nodes = snapshot.nodes or {}
     streams = [
         LogStream(LogKey(role, k, attempt), name)

@@ -12,10 +12,10 @@ _EFS = re.compile(r"(?P<id>fs-[0-9a-f]+)(?:/(?P<point>fsap-[0-9a-f]+))?(?::(?P<p
 
 
 def build_mounts(role: Role, mounts: Iterable[Any]) -> dict[str, list[dict[str, Any]]]:
-    """``volumes``, ``mountPoints`` and ``devices`` of the container of a role.
+    """Builds ``volumes``, ``mountPoints`` and ``devices`` of a role's container.
 
     Raises:
-        InvalidInput: for what is no mount, and for a volume that is no file system.
+        InvalidInput: for an object that is not a mount, and a volume that is not a file system.
     """
     volumes: list[dict[str, Any]] = []
     points: list[dict[str, Any]] = []
@@ -58,7 +58,7 @@ def _permission(role: Role, letter: str) -> str:
 
 
 def _efs(role: Role, source: str) -> dict[str, Any]:
-    """A file system of EFS: ``fs-1234``, one of its access points or one of its directories."""
+    """Builds an EFS volume: ``fs-1234``, one of its access points or one of its directories."""
     found = _EFS.fullmatch(source)
     if found is None:
         msg = (

@@ -1,4 +1,4 @@
-"""Options of ``aws_batch``, and which values of them the service takes."""
+"""Options of ``aws_batch``, and the values that the service accepts."""
 
 from dataclasses import dataclass
 
@@ -71,16 +71,16 @@ class Opts(StructuredOpts):
     """Copy the tags to the tasks of ECS, where cost reports find them."""
 
     on_failure: str = "end"
-    """What becomes of the other replicas when one has failed for good: `end` ends them, as long as
+    """What happens to the other replicas when one has failed for good: `end` ends them, as long as
     `torchx run` or `Runner.wait` waits for the app; `wait` lets them go on. All end with replica 0
     of the first role."""
 
 
 def check_options(opts: Opts) -> None:
-    """Refuses values that the service does not take.
+    """Refuses values that the service does not accept.
 
     Raises:
-        InvalidInput: naming the option, what it was and what it may be.
+        InvalidInput: with the option, its value and the allowed ones.
     """
     if not opts.queue or opts.queue != opts.queue.strip():
         msg = f"option `queue` must be the name or the ARN of a job queue, given: {opts.queue!r}"
@@ -108,7 +108,7 @@ def check_options(opts: Opts) -> None:
 
 
 def parse_ulimits(texts: list[str]) -> list[dict[str, object]]:
-    """Limits of a container from ``name:soft:hard``; blank entries are left out.
+    """Parses limits of a container from ``name:soft:hard``; skips blank entries.
 
     >>> parse_ulimits(["nofile:1024:-1", " "])
     [{'name': 'nofile', 'softLimit': 1024, 'hardLimit': -1}]
@@ -136,7 +136,7 @@ def _is_limit(text: str) -> bool:
 
 
 def parse_secrets(texts: list[str]) -> list[dict[str, str]]:
-    """Secrets of a container from ``NAME=ARN``.
+    """Parses secrets of a container from ``NAME=ARN``.
 
     >>> parse_secrets(["TOKEN=arn:aws:ssm:eu-west-1:1:parameter/t"])
     [{'name': 'TOKEN', 'valueFrom': 'arn:aws:ssm:eu-west-1:1:parameter/t'}]
@@ -150,7 +150,7 @@ def parse_secrets(texts: list[str]) -> list[dict[str, str]]:
         if not name or not equals or not source:
             msg = (
                 "option `secrets` takes NAME=ARN of a secret or parameter, or NAME=parameter of "
-                f"the same region; not understood: `{name}`"
+                f"the same region; given: `{name}`"
             )
             raise InvalidInput(msg)
         found.append({"name": name, "valueFrom": source})

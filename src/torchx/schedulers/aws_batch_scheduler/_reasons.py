@@ -1,4 +1,4 @@
-"""Why a job that waits does not start, where the service does not say it by itself. Pure."""
+"""Finds why a waiting job does not start if the service does not report it. Pure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,17 +9,17 @@ from ._records import Record, parse_num_replicas
 def why_waiting(
     job: Record, queue: Mapping[str, Any], environments: Sequence[Mapping[str, Any]]
 ) -> str:
-    """What is wrong with the queue or its compute environments for this job; empty if nothing is.
+    """Returns the problem of the queue or its compute environments; empty if there is none.
 
     Args:
-        queue: as DescribeJobQueues tells it; empty if it is not known.
-        environments: those of the queue, as DescribeComputeEnvironments tells them.
+        queue: record from DescribeJobQueues; empty if unknown.
+        environments: the queue's records from DescribeComputeEnvironments.
     """
     name = queue.get("jobQueueName", "")
     if queue.get("state") == "DISABLED":
         return f"the queue `{name}` is disabled"
     if queue.get("status") == "INVALID":
-        return f"the queue `{name}` is invalid: {queue.get('statusReason') or 'no reason told'}"
+        return f"the queue `{name}` is invalid: {queue.get('statusReason') or 'no reason given'}"
     problems = [_problem(environment, job) for environment in environments]
     if problems and all(problems):
         return "; ".join(problems)
@@ -27,12 +27,12 @@ def why_waiting(
 
 
 def _problem(environment: Mapping[str, Any], job: Record) -> str:
-    """Why an environment does not start the job; empty if nothing speaks against it."""
+    """Returns why an environment does not start the job; empty if it can."""
     name = environment.get("computeEnvironmentName", "")
     if environment.get("state") == "DISABLED":
         return f"the compute environment `{name}` is disabled"
     if environment.get("status") == "INVALID":
-        why = environment.get("statusReason") or "no reason told"
+        why = environment.get("statusReason") or "no reason given"
         return f"the compute environment `{name}` is invalid: {why}"
     most = (environment.get("computeResources") or {}).get("maxvCpus")
     needed = needed_cpus(job)
@@ -42,7 +42,7 @@ def _problem(environment: Mapping[str, Any], job: Record) -> str:
 
 
 def place_in_queue(job: Record, snapshot: Mapping[str, Any]) -> str:
-    """The place of a job in its queue, as far as GetJobQueueSnapshot tells it."""
+    """Describes the place of a job in its queue, if GetJobQueueSnapshot has it."""
     front = (snapshot.get("frontOfQueue") or {}).get("jobs") or ()
     for place, waiting in enumerate(front, start=1):
         if waiting.get("jobArn") == job.get("jobArn"):
@@ -51,7 +51,7 @@ def place_in_queue(job: Record, snapshot: Mapping[str, Any]) -> str:
 
 
 def needed_cpus(job: Record) -> float:
-    """CPUs of all containers of a job."""
+    """Returns the CPUs of all containers of a job."""
     properties = job.get("nodeProperties") or {}
     groups = properties.get("nodeRangeProperties") or ()
     if not groups:

@@ -1,4 +1,4 @@
-"""What the service tells of a job, field by field. Pure."""
+"""Parses records of jobs, field by field. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,38 +21,38 @@ JOB_STATE: dict[str, AppState] = {
 }
 DEFAULT_ROLE_NAME = "node"
 CANCEL_REASON = "killed via torchx CLI"
-"""Why we end a job that a user cancelled; it can be read back."""
+"""Reason that we set for a job that a user cancelled; it can be read back."""
 END_REASON = "ended by torchx after replica"
-"""Begins why we end a job of which a replica has failed; its name follows."""
+"""Prefix of the reason for a job that we end after a failure; the replica's name follows."""
 BATCH_ENDED = ("Canceled by JobStateTimeLimit", "Terminated by JobStateTimeLimit")
-"""Begins why the queue itself has ended a job that waited for too long."""
+"""Prefixes of the reason why the queue itself has ended a job that waited for too long."""
 DEFAULT_LOG_GROUP = "/aws/batch/job"
 
 _SAYS_NOTHING = ("Essential container in task exited",)
 
 Record = Mapping[str, Any]
-"""A job as DescribeJobs tells it."""
+"""The record of a job from DescribeJobs."""
 
 
 def state_of(status: object) -> AppState:
-    """State of a job or a node; ``UNKNOWN`` for a status that there was not yet."""
+    """Returns the state of a job or a node; ``UNKNOWN`` for a new status."""
     return JOB_STATE.get(str(status), AppState.UNKNOWN)
 
 
 @dataclass(frozen=True)
 class Node:
-    """A container of a job: that of the job itself, or that of one of its nodes."""
+    """A container of a job: the job's own, or that of one of its nodes."""
 
     record: Record
 
     @property
     def state(self) -> AppState:
-        """By the service's word."""
+        """The state as the service reports it."""
         return state_of(self.record.get("status"))
 
     @property
     def container(self) -> Record:
-        """The latest attempt's."""
+        """The container of the latest attempt."""
         found: Record = self.record.get("container") or {}
         return found
 
@@ -70,7 +70,7 @@ class Node:
 
     @property
     def exit_code(self) -> int | None:
-        """As ``wait(2)`` tells it, of what has ended."""
+        """As from ``wait(2)``; ``None`` before the end."""
         if not is_terminal(self.state):
             return None
         for container in (self.container, self._last_attempt.get("container") or {}):
@@ -84,13 +84,13 @@ class Node:
 
     @property
     def container_reason(self) -> str:
-        """What ECS says of the container, such as ``OutOfMemoryError: ...``."""
+        """The reason from ECS for the container, such as ``OutOfMemoryError: ...``."""
         container = self._last_attempt.get("container") or {}
         return str(self.container.get("reason") or container.get("reason") or "")
 
     @property
     def reason(self) -> str:
-        """Why it waits or how it ended, in the service's words; empty if they tell nothing."""
+        """Why it waits or how it ended, from the service; empty if not informative."""
         words = [self.container_reason, told_reason(self.record)]
         return "; ".join(dict.fromkeys(word for word in words if word))
 
@@ -124,7 +124,7 @@ class Node:
 
 
 def told_reason(record: Record) -> str:
-    """The service's words about a job, without those that say nothing and those that are ours."""
+    """Returns the service's reason for a job, unless it is not informative or our own."""
     words = str(record.get("statusReason") or "")
     if words.startswith((*_SAYS_NOTHING, CANCEL_REASON, END_REASON)):
         return ""
@@ -136,19 +136,19 @@ def told_reason(record: Record) -> str:
 
 @dataclass(frozen=True)
 class RolePlace:
-    """A role as it was read back, and its first node."""
+    """A role that was read back, and its first node."""
 
     role: Role
     first: int
 
 
 def is_multinode(job: Record) -> bool:
-    """Whether a job has nodes."""
+    """Returns True if a job has nodes."""
     return bool((job.get("nodeProperties") or {}).get("nodeRangeProperties"))
 
 
 def read_roles(job: Record) -> list[RolePlace]:
-    """The roles of an app, from its node groups or its container."""
+    """Returns the roles of an app, from its node groups or its container."""
     if not is_multinode(job):
         return [RolePlace(_role(job.get("container") or {}, 1, DEFAULT_ROLE_NAME), 0)]
     properties = job["nodeProperties"]
@@ -188,7 +188,7 @@ def _resource(container: Record) -> Resource:
 
 
 def parse_start_and_end_idx(target_nodes: str, num_nodes: int) -> tuple[int, int]:
-    """First and last node of a group: ``a:b``, ``:b``, ``a:`` or ``a``.
+    """Parses first and last node of a group: ``a:b``, ``:b``, ``a:`` or ``a``.
 
     >>> parse_start_and_end_idx("2:", 5), parse_start_and_end_idx("3", 5)
     ((2, 4), (3, 3))
@@ -201,7 +201,7 @@ def parse_start_and_end_idx(target_nodes: str, num_nodes: int) -> tuple[int, int
 
 
 def parse_num_replicas(target_nodes: str, num_nodes: int) -> int:
-    """Number of the nodes of a group.
+    """Returns the number of nodes of a group.
 
     >>> parse_num_replicas(":3", 8)
     4

@@ -1,7 +1,8 @@
 """Builds the native request: the definition of a job, and its submission. Pure.
 
-An app of one replica is a job of one container, which is cheaper, knows its exit code and runs on
-Fargate as well; an app of several is a multi-node parallel job with a node group for each role.
+An app of one replica is a job of one container, which is cheaper, reports its exit code and also
+runs on Fargate; an app of several replicas is a multi-node parallel job with a node group for each
+role.
 """
 
 import re
@@ -34,7 +35,7 @@ _SPOT_ONLY = (
     {"onStatusReason": "Host EC2*", "action": "RETRY"},
     {"onReason": "*", "action": "EXIT"},
 )
-"""An instance that was taken away is the one reason to start again."""
+"""Retry only if a spot instance was reclaimed."""
 _NOT_IN_NAME = re.compile("[^A-Za-z0-9_-]")
 
 logger = get_logger(__name__)
@@ -45,10 +46,10 @@ class BatchJob:
     """The native request of ``aws_batch``. Its text is YAML.
 
     Args:
-        name: of the job and of its definition.
+        name: name of the job and of its definition.
         job_def: parameters of RegisterJobDefinition.
         images_to_push: repository and tag of each image that is not in a registry yet.
-        region, profile: ``None`` for the user's own settings.
+        region, profile: ``None`` for the user's defaults.
     """
 
     name: str
@@ -61,7 +62,7 @@ class BatchJob:
 
     @property
     def app_id(self) -> str:
-        """By which the scheduler knows the app."""
+        """The app's id in the scheduler."""
         return f"{queue_name(self.queue)}:{self.name}"
 
     @property
@@ -74,7 +75,7 @@ class BatchJob:
         ]
 
     def submission(self, definition: str) -> dict[str, Any]:
-        """Parameters of SubmitJob.
+        """Returns the parameters of SubmitJob.
 
         Args:
             definition: the ARN of the definition that was registered, or its name.
@@ -96,7 +97,7 @@ class BatchJob:
 
 
 def render_request(job: BatchJob) -> str:
-    """The request as YAML: what is registered, and what is submitted with it."""
+    """Renders the request as YAML: the definition, and the submission."""
     import yaml
 
     dumper: Any = type("Dumper", (getattr(yaml, "CSafeDumper", yaml.SafeDumper),), {})
@@ -113,7 +114,7 @@ def render_request(job: BatchJob) -> str:
 
 
 def queue_name(queue: str) -> str:
-    """Name of a queue that is given by its name or its ARN.
+    """Returns the name of a queue, given its name or its ARN.
 
     >>> queue_name("arn:aws:batch:eu-west-1:1:job-queue/gpu"), queue_name("gpu")
     ('gpu', 'gpu')
@@ -122,7 +123,7 @@ def queue_name(queue: str) -> str:
 
 
 def job_name(unique: str) -> str:
-    """Name of a job, and of its definition, from one that ends with a random id.
+    """Converts a name that ends with a random id to the name of a job and its definition.
 
     >>> job_name("my.app-x7c2"), job_name("-x7c2")
     ('my_app-x7c2', 'app-x7c2')
@@ -137,13 +138,13 @@ def job_name(unique: str) -> str:
 
 
 def build_request(app: AppDef, unique: str, opts: Opts, facts: Facts) -> BatchJob:
-    """Builds the request of an app; the app is left as it is.
+    """Builds the request of an app, which is not changed.
 
     Args:
         unique: name of the app with a random id at its end.
 
     Raises:
-        InvalidInput: for what the service does not take.
+        InvalidInput: for values that the service does not accept.
     """
     check_options(opts)
     _check_app(app)
@@ -206,7 +207,7 @@ def _check_multinode(app: AppDef, opts: Opts) -> None:
 
 
 def _instance_type(app: AppDef) -> str | None:
-    """The type of instances that the app asks for; one for all of its nodes."""
+    """Returns the instance type that the app requests; one for all of its nodes."""
     types = {
         str(role.resource.capabilities[INSTANCE_TYPE]): role.name
         for role in app.roles
@@ -261,7 +262,7 @@ def _node_properties(
 
 
 def node_group(first: int, count: int, container: dict[str, Any]) -> dict[str, Any]:
-    """The nodes of one role."""
+    """Builds the node group of one role."""
     return {"targetNodes": f"{first}:{first + count - 1}", "container": container}
 
 
@@ -300,7 +301,7 @@ def container_properties(
     execution_role_arn: str | None = None,
     ulimits: Sequence[str] | None = None,
 ) -> dict[str, Any]:
-    """The containers of a role on EC2."""
+    """Builds the containers of a role on EC2."""
     mounts = build_mounts(role, [*role.mounts, *get_device_mounts(role.resource.devices)])
     requirements = resource_requirements_from_resource(role.resource)
     properties: dict[str, Any] = {
@@ -326,7 +327,7 @@ def container_properties(
 
 
 def _check_fargate(role: Role, opts: Opts) -> None:
-    """Refuses what containers on Fargate do not have."""
+    """Refuses features that containers on Fargate do not have."""
     if not opts.execution_role_arn:
         msg = "`platform=fargate` needs the option `execution_role_arn`, which pulls the image"
         raise InvalidInput(msg)

@@ -1,4 +1,4 @@
-"""Resources of a role as the service wants them, and back. Pure."""
+"""Converts resources of a role to the service's requirements, and back. Pure."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,11 +9,11 @@ from torchx.errors import InvalidInput
 from torchx.specs.api import Resource
 
 INSTANCE_TYPE = "node.kubernetes.io/instance-type"
-"""Capability of a resource that names the type of its instance."""
+"""Capability of a resource that names its instance type."""
 
 
 class BeyondService(InvalidInput, AssertionError):
-    """The service has no place for that; release 0.7 asserted it."""
+    """The service does not support the resource; release 0.7 raised ``AssertionError``."""
 
 
 class ResourceType(str, Enum):
@@ -25,7 +25,7 @@ class ResourceType(str, Enum):
 
     @staticmethod
     def from_str(text: str) -> "ResourceType":
-        """The kind by its name, in any case.
+        """Returns the kind of that name, ignoring case.
 
         >>> ResourceType.from_str("vcpu")
         <ResourceType.VCPU: 'VCPU'>
@@ -42,7 +42,7 @@ class ResourceType(str, Enum):
 
 
 def resource_requirements_from_resource(resource: Resource) -> list[dict[str, str]]:
-    """The requirements of a container.
+    """Returns the requirements of a container.
 
     >>> resource_requirements_from_resource(Resource(cpu=2, gpu=0, memMB=512))
     [{'type': 'VCPU', 'value': '2'}, {'type': 'MEMORY', 'value': '512'}]
@@ -68,7 +68,7 @@ def _requirement(kind: str, value: object) -> dict[str, str]:
 
 
 def resource_from_resource_requirements(requirements: Iterable[Mapping[str, Any]]) -> Resource:
-    """The resource behind requirements; capabilities and devices are not in them.
+    """Returns the resource of requirements, which lack capabilities and devices.
 
     Raises:
         InvalidInput: if CPUs or memory are missing.
@@ -93,18 +93,18 @@ _FARGATE: Sequence[tuple[float, Sequence[int]]] = (
     (8, range(16384, 61440 + 1, 4096)),
     (16, range(32768, 122880 + 1, 8192)),
 )
-"""Sizes of containers on Fargate: CPUs, and the memory in MB that goes with them.
+"""Sizes of containers on Fargate: CPUs, and the possible memory in MB.
 https://docs.aws.amazon.com/batch/latest/userguide/fargate.html"""
 
 
 def fargate_requirements(resource: Resource) -> list[dict[str, str]]:
-    """Requirements of the smallest size on Fargate that holds the resource.
+    """Returns the requirements of the smallest size on Fargate that fits the resource.
 
     >>> fargate_requirements(Resource(cpu=1, gpu=0, memMB=1000))
     [{'type': 'VCPU', 'value': '1'}, {'type': 'MEMORY', 'value': '2048'}]
 
     Raises:
-        BeyondService: if there is none, or no memory is asked for.
+        BeyondService: if there is none, or no memory is requested.
     """
     resource_requirements_from_resource(resource)
     if resource.gpu > 0:

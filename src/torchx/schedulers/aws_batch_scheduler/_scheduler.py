@@ -34,16 +34,16 @@ if TYPE_CHECKING:
     from ._client import Explanations, JobTable
 
 Home = tuple[str | None, str | None]
-"""Region and profile; ``None`` for the user's own settings."""
+"""Region and profile; ``None`` for the user's defaults."""
 
 
 class AWSBatchScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
-    """Runs apps in the queues of an account of AWS, which also keeps what is known of them.
+    """Runs apps in the queues of an AWS account, which also stores their state.
 
     Args:
-        client: of boto3, for Batch; ``None`` for one that is made on first use.
-        log_client: the same for CloudWatch Logs.
-        docker_client: of Docker's SDK, for images with the user's code.
+        client: boto3's client for Batch; ``None`` creates one on first use.
+        log_client: boto3's client for CloudWatch Logs; ``None`` creates one on first use.
+        docker_client: client of Docker's SDK, for images with the user's code.
     """
 
     features = SchedulerFeatures(
@@ -69,11 +69,11 @@ class AWSBatchScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         self._homes: dict[str, Home] = {}
         self._arns: dict[str, str] = {}
         self._asked: dict[str, str] = {}
-        """Why the end of an app was asked for."""
+        """Why the end of an app was requested."""
         self._ticks = _Ticks()
 
     def _account(self, home: Home = (None, None)) -> "_Account":
-        """The services of a region, called with the credentials of a profile."""
+        """Returns the services of a region, with the credentials of a profile."""
         if home not in self._accounts:
             self._accounts[home] = _Account(home, *self._given)
         return self._accounts[home]
@@ -96,7 +96,7 @@ class AWSBatchScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
     def _submit_dryrun(self, app: AppDef, cfg: Opts) -> AppDryRunInfo[BatchJob]:
         import copy
 
-        app = copy.copy(app)  # images that are pushed get other names
+        app = copy.copy(app)  # pushed images get other names
         app.roles = [copy.copy(role) for role in app.roles]
         images = self.dryrun_push_images(app, cfg)
         name = app.name if cfg.share_id is None else f"{app.name}-{cfg.share_id}"
@@ -105,10 +105,10 @@ class AWSBatchScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         return AppDryRunInfo(job, render_request)
 
     def schedule(self, dryrun_info: AppDryRunInfo[BatchJob]) -> str:
-        """Registers the definition of the job and submits it once, or leaves nothing behind.
+        """Registers the definition of the job and submits it once; rolls back on failure.
 
         Raises:
-            InvalidInput: if AWS refuses, in its own words.
+            InvalidInput: if AWS refuses, with its message.
             BackendUnavailable: if it cannot be reached.
         """
         from ._client import submit
@@ -126,7 +126,7 @@ class AWSBatchScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         return job.app_id
 
     def _home(self, app_id: str) -> Home:
-        """Region and profile that an app was submitted with, from here or another shell."""
+        """Returns region and profile that an app was submitted with, from here or another shell."""
         if app_id not in self._homes:
             noted = records.recall(self.backend, app_id) or {}
             region, profile = noted.get("region"), noted.get("profile")
@@ -134,7 +134,7 @@ class AWSBatchScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         return self._homes[app_id]
 
     def _by_digest(self, job: BatchJob) -> BatchJob:
-        """The request with pushed images by their digests, which nobody can move."""
+        """Returns the request with pushed images by digest, which cannot be moved like tags."""
         if not job.images_to_push:
             return job
         import copy
@@ -147,13 +147,13 @@ class AWSBatchScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
     # -- looking ----------------------------------------------------------------------------
 
     def look(self, app_id: str) -> AppSnapshot | None:
-        """State and replicas of an app; ``None`` if Batch has no job of it, or none any more."""
+        """Returns state and replicas of an app; ``None`` if Batch has no job of it any more."""
         return self._look(app_id)[0]
 
     def _look(
         self, app_id: str, nodes: Sequence[int] | None = None
     ) -> tuple[BatchSnapshot | None, int]:
-        """A snapshot, with some of the nodes or all, and how many calls it took."""
+        """Returns a snapshot with some or all nodes, and the number of calls."""
         account = self._account(self._home(app_id))
         arn = self._arn(app_id, account)
         looked = account.jobs.look(arn, nodes) if arn is not None else None
@@ -176,7 +176,7 @@ class AWSBatchScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         return self._arns[app_id]
 
     def look_all(self, cfg: Mapping[str, CfgVal] | None = None) -> Iterable[AppSnapshot]:
-        """All apps of a queue, or of all queues, the latest first."""
+        """Returns all apps of a queue, or of all queues, latest first."""
         from ._client import list_jobs
 
         given = cfg or {}
@@ -188,23 +188,23 @@ class AWSBatchScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
             yield build_row(name, job)
 
     def wait_for_change(self, app_id: str, timeout_s: float) -> None:
-        """Returns when the time is over, at once with all others who wait in this process."""
+        """Returns after the timeout, together with all other waits of this process."""
         self._ticks.wait(timeout_s)
 
     def checkups(self, configured: "Configured | None" = None) -> "Sequence[Checkup]":
-        """What jobs here need."""
+        """Returns the checks of what jobs on AWS Batch need."""
         from ._checkups import checkups
 
         return checkups(lambda *home: self._account(home).batch, configured)
 
     def cause_rules(self) -> "Sequence[Rule]":
-        """What the words of this backend mean."""
+        """Returns the rules for messages of AWS Batch."""
         from ._causes import RULES
 
         return RULES
 
     def refusal_rules(self) -> "Sequence[Rule]":
-        """What the words of this backend for refusing a launch mean."""
+        """Returns the rules for refusals by AWS Batch."""
         from ._causes import REFUSALS
 
         return REFUSALS
@@ -212,11 +212,11 @@ class AWSBatchScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
     # -- ending -----------------------------------------------------------------------------
 
     def end(self, snapshot: AppSnapshot) -> None:
-        """Asks Batch for the end of the job, because a user cancelled it."""
+        """Requests the end of the job, because a user cancelled it."""
         self._end(_own(snapshot), CANCEL_REASON)
 
     def end_rest(self, snapshot: AppSnapshot) -> None:
-        """Ends the job of which a replica has failed."""
+        """Ends the job after a replica has failed."""
         failed = snapshot.fatal
         key = f" {failed.role}/{failed.replica}" if failed is not None else ""
         self._end(_own(snapshot), f"{END_REASON}{key}")
@@ -247,7 +247,7 @@ class AWSBatchScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
     def read_logs(
         self, snapshot: AppSnapshot, replicas: Sequence[ReplicaKey], query: LogQuery
     ) -> Iterator[LogChunk]:
-        """Lines of these replicas from CloudWatch, in the order of time."""
+        """Yields lines of these replicas from CloudWatch, by time."""
         from ._logs import read
 
         account = self._account(self._home(snapshot.app_id))
@@ -261,7 +261,7 @@ class AWSBatchScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
 
 
 class _Account:
-    """The services that are called, and what is remembered of their answers."""
+    """The services in use, and caches of their responses."""
 
     def __init__(self, home: Home, client: Any, log_client: Any) -> None:
         region, profile = home
@@ -273,7 +273,7 @@ class _Account:
 
     @property
     def jobs(self) -> "JobTable":
-        """What is told of jobs."""
+        """The cached records of jobs."""
         from ._client import JobTable
 
         with self._lock:
@@ -282,7 +282,7 @@ class _Account:
 
     @property
     def explanations(self) -> "Explanations":
-        """Why jobs wait."""
+        """The reasons why jobs wait."""
         from ._client import Explanations
 
         with self._lock:
@@ -291,14 +291,14 @@ class _Account:
 
 
 class _Ticks:
-    """Moments at which all who wait look again together, so that one call answers them."""
+    """Synchronizes the polls of all waits, so that one call answers them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._next = 0.0
 
     def wait(self, timeout_s: float) -> None:
-        """Returns at the next moment, after that time at the latest."""
+        """Returns at the next tick, after that time at the latest."""
         with self._lock:
             now = time.monotonic()
             if not now < self._next <= now + timeout_s:
@@ -308,19 +308,19 @@ class _Ticks:
 
 
 def _own(snapshot: AppSnapshot) -> BatchSnapshot:
-    """The snapshot as what ``look`` makes."""
-    return cast("BatchSnapshot", snapshot)  # it makes no others
+    """Casts the snapshot to the type that ``look`` returns."""
+    return cast("BatchSnapshot", snapshot)  # `look` creates no others
 
 
 def _user(cfg: Opts) -> str:
-    """Name of the user of this machine, where the options name none."""
+    """Returns the user of the options, else that of this machine."""
     if cfg.user:
         return cfg.user
     import getpass
 
     try:
         return getpass.getuser()
-    except (OSError, KeyError):  # no entry for the user's number, as in containers
+    except (OSError, KeyError):  # no entry for the user's id, as in containers
         return ""
 
 
@@ -331,7 +331,7 @@ def create_scheduler(
     docker_client: Any = None,
     **kwargs: object,
 ) -> AWSBatchScheduler:
-    """Makes the scheduler; unknown keywords are ignored, since all factories get the same."""
+    """Creates the scheduler; unknown keywords are ignored, because all factories get the same."""
     return AWSBatchScheduler(
         session_name, client=client, log_client=log_client, docker_client=docker_client
     )

@@ -1,6 +1,6 @@
-"""Records of jobs as snapshots. Pure.
+"""Converts records of jobs to snapshots. Pure.
 
-The service takes the state of a multi-node job from its main node alone; ours comes from all nodes.
+The service derives the state of a multi-node job from its main node alone; we use all nodes.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,12 +24,12 @@ from ._records import (
 from ._tags import TAG_ON_FAILURE, TAG_TORCHX_APPNAME
 
 _BY_THE_SERVICE = (None, -15, -9)
-"""Exit codes of what was ended from outside, before or after it started."""
+"""Exit codes of containers that were ended from outside, before or after they started."""
 
 
 @light_dataclass(frozen=True)
 class BatchSnapshot(AppSnapshot):
-    """What one look tells, with the records behind it."""
+    """A snapshot with the records that it was built from."""
 
     job: Record | None = None
     nodes: Mapping[ReplicaKey, Node] | None = None
@@ -38,12 +38,12 @@ class BatchSnapshot(AppSnapshot):
 def build_snapshot(
     app_id: str, job: Record, records: Mapping[int, Record], asked: str = ""
 ) -> BatchSnapshot:
-    """The state of an app.
+    """Builds the snapshot of an app.
 
     Args:
-        job: of a multi-node job the parent.
-        records: of the nodes that there are, by their index; empty for a job of one container.
-        asked: why we have asked for its end, which the service tells when that has come.
+        job: record of the job; of a multi-node job the parent.
+        records: records of the existing nodes, by index; empty for a job of one container.
+        asked: why we requested its end, which the service reports only after the end.
     """
     places = read_roles(job)
     nodes: dict[ReplicaKey, Node] = {}
@@ -92,7 +92,7 @@ class _App:
         self.main = (places[0].role.name, 0) if places else None
         words = str(job.get("statusReason") or asked)
         self.ended_for = ""
-        """The replica for whose failure we have ended the job."""
+        """The replica whose failure made us end the job."""
         if words.startswith(END_REASON):
             self.ended_for = words.removeprefix(END_REASON).strip()
         flagged = bool(job.get("isTerminated") or job.get("isCancelled"))
@@ -104,7 +104,7 @@ class _App:
 
     @property
     def over(self) -> bool:
-        """The service has ended the job."""
+        """True if the service has ended the job."""
         return is_terminal(self.parent.state)
 
     def replica(self, role: str, k: int) -> ReplicaSnapshot:
@@ -126,9 +126,9 @@ class _App:
         )
 
     def _untold(self) -> AppState:
-        """State of a node of which nothing is told."""
+        """Returns the state of a node without a record."""
         if not self.nodes and self.parent.state in (AppState.RUNNING, AppState.SUCCEEDED):
-            return self.parent.state  # none of them is told
+            return self.parent.state  # none of them has a record
         return AppState.CANCELLED if self.over else AppState.PENDING
 
     def _state(self, role: str, k: int, node: Node) -> AppState:
@@ -139,14 +139,14 @@ class _App:
             if self.cancelled or self._was_ended(role, k, node):
                 return AppState.CANCELLED
             if self.may_retry and not self.over and node.record is not self.job:
-                return AppState.PENDING  # if the main node fails as well, all start again
+                return AppState.PENDING  # if the main node fails as well, all are restarted
             return AppState.FAILED
         if self.over and not is_terminal(state):
             return AppState.CANCELLED
         return state
 
     def _was_ended(self, role: str, k: int, node: Node) -> bool:
-        """Whether it ended because the job was ended, or because the main node had ended."""
+        """Returns True if the node ended because the job, or the main node, had ended."""
         if node.exit_code not in _BY_THE_SERVICE or node.container_reason:
             return False
         if self.terminated:
@@ -158,7 +158,7 @@ class _App:
         return ended is None or (main_ended is not None and ended >= main_ended)
 
     def native_state(self, replicas: Iterable[ReplicaSnapshot]) -> AppState | None:
-        """State of the app where its replicas do not tell it."""
+        """Returns the state of the app if it does not follow from its replicas."""
         state = self.parent.state
         states = {replica.state for replica in replicas}
         if state is AppState.UNKNOWN:
@@ -170,7 +170,7 @@ class _App:
         return AppState.RUNNING if states and all(map(is_terminal, states)) else None
 
     def message(self, replicas: Iterable[ReplicaSnapshot]) -> str:
-        """The service's words about the job, unless a replica has them."""
+        """Returns the service's reason for the job, unless a replica has the same."""
         words = told_reason(self.job)
         failed = any(replica.state is AppState.FAILED for replica in replicas)
         if self.cancelled or self.parent.state is AppState.RUNNING:
@@ -182,7 +182,7 @@ class _App:
 
 
 def build_row(queue: str, job: Record) -> AppSnapshot:
-    """The row of a list, from the record of the job alone."""
+    """Builds the row of a list from the record of the job alone."""
     words = str(job.get("statusReason") or "")
     flagged = bool(job.get("isTerminated") or job.get("isCancelled"))
     state = state_of(job.get("status"))
@@ -202,7 +202,7 @@ _CONSOLES = {
 
 
 def job_ui_url(arn: str, view: str = "mnp-job") -> str | None:
-    """The page of a job in AWS's console; ``None`` for another ARN.
+    """Returns the page of a job in AWS's console; ``None`` for another ARN.
 
     >>> job_ui_url("arn:aws:batch:us-west-2:1:job/x-1")
     'https://us-west-2.console.aws.amazon.com/batch/home?region=us-west-2#jobs/mnp-job/x-1'

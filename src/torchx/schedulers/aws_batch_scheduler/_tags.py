@@ -25,17 +25,17 @@ logger = get_logger(__name__)
 
 @dataclass(frozen=True)
 class Facts:
-    """What the request depends on and is neither in the app nor in the options.
+    """Inputs of the request that are neither in the app nor in the options.
 
     Args:
-        user: of this machine.
+        user: user of this machine.
     """
 
     user: str = ""
 
 
 def build_tags(app: AppDef, opts: Opts, facts: Facts) -> dict[str, str]:
-    """Tags of the job and of its definition; those of the app come last, and win."""
+    """Builds the tags of the job and its definition; those of the app win."""
     tags = {
         TAG_TORCHX_VER: __version__,
         TAG_TORCHX_APPNAME: app.name,

@@ -1,4 +1,4 @@
-"""The arguments of a role that is a script: its entry point and hyperparameters. Pure."""
+"""Parses the arguments of a script: its entry point and hyperparameters. Pure."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from torchx.errors import InvalidInput
 
 MODULE_LAUNCHER = "torchx_run_module.py"
-"""File of the source by which a module runs: the toolkit in the images starts files only."""
+"""File of the source that runs a module: the toolkit in the images only starts files."""
 _MOST_HYPERPARAMETERS = 100
 _KEY_CHARS = 256
 _VALUE_CHARS = 2500
@@ -14,7 +14,7 @@ _CONTAINER = "; launch=container runs the role's entrypoint and args as they are
 
 
 def parse_args(args: Sequence[str]) -> tuple[str, dict[str, str]]:
-    """The entry point, and the named arguments in their order.
+    """Parses the entry point, and the named arguments in order.
 
     >>> parse_args(["-m", "pkg.train", "--lr=1e-3", "--tag", "a=b"])
     ('-m pkg.train', {'lr': '1e-3', 'tag': 'a=b'})
@@ -45,20 +45,20 @@ def parse_args(args: Sequence[str]) -> tuple[str, dict[str, str]]:
 
 
 def module_of(entry: str) -> str | None:
-    """The module that the entry point names; ``None`` for a script."""
+    """Returns the module of the entry point; ``None`` for a script."""
     return entry.removeprefix("-m ") if entry.startswith("-m ") else None
 
 
 def build_hyperparameters(
     given: Mapping[str, str], of_service: Mapping[str, object]
 ) -> dict[str, str]:
-    """Hyperparameters as the toolkit of the images reads them: each value is JSON.
+    """Encodes hyperparameters for the images' toolkit: each value is JSON.
 
     Args:
-        of_service: what the toolkit itself is told.
+        of_service: parameters for the toolkit itself.
 
     Raises:
-        InvalidInput: for more or longer ones than a job can take.
+        InvalidInput: for too many or too long ones.
     """
     found = {key: json.dumps(value) for key, value in {**given, **of_service}.items()}
     if len(found) > _MOST_HYPERPARAMETERS:

@@ -1,9 +1,10 @@
-"""What SageMaker's reasons mean, why training jobs wait and why they failed.
+"""Rules for SageMaker's reasons: why training jobs wait and why they failed.
 
-https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_SecondaryStatusTransition.html has the
-states. The reasons of failures are listed nowhere; these were shown by those who got them.
+https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_SecondaryStatusTransition.html lists
+the states. Reasons of failures are not documented; these were reported by users.
 """
 
+from torchx.schedulers._aws.refusals import NO_CREDENTIALS, NOT_ALLOWED, REFUSED
 from torchx.schedulers._core.cause_rules import WAIT
 from torchx.schedulers._core.causes import Cause, Rule
 
@@ -137,15 +138,7 @@ RULES = (
 """Of the service; no page lists the reasons of failures, those who got them showed them."""
 
 REFUSALS = (
-    Rule(
-        Cause.ACCESS_DENIED,
-        r"no credentials for AWS|credentials for AWS have expired|does not accept the credentials",
-        "the credentials for AWS are missing, or have expired",
-        (
-            "aws sso login  # or set AWS_PROFILE, or give -cfg profile=...",
-            "torchx doctor -s {scheduler}",
-        ),
-    ),
+    NO_CREDENTIALS,
     Rule(
         Cause.UNSCHEDULABLE,
         r"is not available in this region",
@@ -171,18 +164,13 @@ REFUSALS = (
         "the image is not there, or the job's role may not pull it",
         ("Check the name of the image, which must be in Amazon ECR, and what the role may pull",),
     ),
-    Rule(
-        Cause.ACCESS_DENIED,
-        r"is not authorized to perform: (?P<action>[\w:-]+)|AccessDenied|UnauthorizedOperation",
-        "your user or role may not do that on AWS",
-        ("aws sts get-caller-identity", "Ask for the right that the message names"),
-    ),
+    NOT_ALLOWED,
     Rule(
         Cause.BAD_OPTION,
         r"\(ValidationException|cannot be called:",
         "SageMaker does not take an option of the job",
         ("torchx runopts aws_sagemaker",),
     ),
-    Rule(Cause.UNKNOWN, r" was refused: ", "AWS refuses the job"),
+    REFUSED,
 )
 """Of the API of SageMaker."""

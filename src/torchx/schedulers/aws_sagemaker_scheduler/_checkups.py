@@ -1,4 +1,4 @@
-"""What training jobs need: boto3, credentials and a region, and a policy that allows SageMaker."""
+"""Checks for training jobs: boto3, credentials and region, and a policy for SageMaker."""
 
 from torchx._aws.errors import NotAllowed, NotThere
 from torchx._aws.session import AwsService
@@ -18,7 +18,7 @@ _PAGE = "See the page of `aws_sagemaker`: role = NAME in .torchxconfig"
 
 
 def checkups(service_of: ServiceOf, configured: Configured | None) -> list[Checkup]:
-    """All checks; one alone where AWS is not set up."""
+    """Returns all checks; only one if AWS is not set up."""
     given = configured or Configured()
     jobs = service_of(given.text("region"), given.text("profile"))
     found = checkups_of("training jobs", jobs, lambda: _jobs(jobs))
@@ -34,13 +34,13 @@ def _jobs(jobs: AwsService) -> Finding:
 
 
 def _role(jobs: AwsService, role: str | None) -> Finding:
-    """Whether the role that jobs have is there, as far as one may look at roles."""
+    """Checks that the jobs' role exists, if the user may read roles."""
     if role is None:
         return neutral("no `role` is configured: give it with each job", _PAGE)
     try:
         found = jobs.sibling("iam").call_once("get_role", RoleName=role.rpartition("/")[2])
     except NotThere as err:
         return broken(str(err), _PAGE)
-    except (NotAllowed, BackendUnavailable) as err:  # jobs do not need that we may look
+    except (NotAllowed, BackendUnavailable) as err:  # jobs do not need the permission to read it
         return neutral(f"whether there is `{role}` is not known: {err}")
     return ok(str((found.get("Role") or {}).get("Arn")))

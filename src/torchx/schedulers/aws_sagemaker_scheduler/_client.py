@@ -19,7 +19,7 @@ from ._source import send_source
 from ._watch import Watch
 
 _NOT_FOUND = ("not found", "could not find")
-"""In the words for a job that is not there, whose error has no code of its own."""
+"""Part of the message for a missing job, whose error has no code of its own."""
 _PAGE_JOBS = 100
 _OURS = {
     "Filters": [{"Name": f"Tags.{TAG_MARK}", "Operator": "Exists"}],
@@ -32,7 +32,7 @@ class Api:
     """All calls for one region and profile.
 
     Args:
-        client: of boto3 for ``sagemaker``, used in place of one of ours.
+        client: boto3's client for ``sagemaker``, which replaces ours.
     """
 
     def __init__(
@@ -56,11 +56,11 @@ class Api:
     # -- submitting -------------------------------------------------------------------------
 
     def submit(self, job: AWSSageMakerJob) -> None:
-        """Creates the training job, once, after all that it needs is there.
+        """Creates the training job once, after everything it needs.
 
         Raises:
             JobStartError: if another job has the name.
-            AwsRefused: if AWS says no.
+            AwsRefused: if AWS refuses.
             BackendUnavailable: if it cannot be reached.
         """
         request, source_uri = self._resolved(job)
@@ -83,7 +83,7 @@ class Api:
         except AwsRefused as err:
             if err.code != "ResourceInUse":
                 raise
-            found = self._find(name)  # an earlier try whose answer was lost
+            found = self._find(name)  # an earlier attempt whose response was lost
             if found is None:
                 msg = f"another training job has the name `{name}`: submit again; AWS says: {err}"
                 raise JobStartError(msg) from err
@@ -91,7 +91,7 @@ class Api:
         return str(answer.get("TrainingJobArn") or name)
 
     def _find(self, name: str) -> str | None:
-        """The ARN of our job of that name; ``None`` if there is none, or it is not ours."""
+        """Returns the ARN of our job of that name; ``None`` if there is none, or it is not ours."""
         record = self.describe(name)
         if record is None:
             return None
@@ -101,7 +101,7 @@ class Api:
         return arn if ours else None
 
     def _resolved(self, job: AWSSageMakerJob) -> tuple[dict[str, Any], str | None]:
-        """The request with all that only AWS knows, and where the source is, if one goes along."""
+        """Returns the request with values that only AWS knows, and the source's location."""
         values: dict[str, str] = {}
         needed = str(job.job_def)
         if REGION in needed:
@@ -131,12 +131,12 @@ class Api:
         return str(self._service("sts").call("get_caller_identity")["Account"])
 
     def _make_bucket(self, account: str) -> None:
-        """Makes the bucket of SageMaker's own tools, if the account does not have it."""
+        """Creates the default bucket of SageMaker's tools if it does not exist."""
         s3 = self._service("s3")
         region = self.jobs.region
         name = f"sagemaker-{region}-{account}"
         try:
-            # anyone can guess the name, and own the bucket
+            # the name can be guessed, so somebody else may own the bucket
             s3.call("head_bucket", Bucket=name, ExpectedBucketOwner=account)
         except NoCredentials:
             raise
@@ -147,15 +147,15 @@ class Api:
         else:
             return
         where: dict[str, Any] = {}
-        if region != "us-east-1":  # which may not be named
+        if region != "us-east-1":  # the default region must not be named
             where["CreateBucketConfiguration"] = {"LocationConstraint": region}
         s3.call("create_bucket", Bucket=name, **where)
-        logger.info("made the bucket `%s` for results, as no `output_path` was given", name)
+        logger.info("created the bucket `%s` for results, because no `output_path` was given", name)
 
     # -- looking ----------------------------------------------------------------------------
 
     def describe(self, name: str) -> dict[str, Any] | None:
-        """What AWS says of a job; ``None`` if it knows none of that name."""
+        """Returns AWS's record of a job; ``None`` if there is none of that name."""
         if not is_job_name(name):
             return None
         record = self._watch.take_fresh(name)
@@ -165,7 +165,7 @@ class Api:
         return record
 
     def wait(self, name: str, timeout_s: float) -> None:
-        """Waits; what has not changed meanwhile is not described again, if others wait as well."""
+        """Waits; if there are other waits, jobs that did not change are not described again."""
         self._watch.wait(name, timeout_s, self.modified_after)
 
     def _described(self, name: str) -> dict[str, Any] | None:
@@ -183,7 +183,7 @@ class Api:
         return found
 
     def search(self) -> Iterator[dict[str, Any]]:
-        """All jobs of TorchX, the latest first."""
+        """Yields all jobs of TorchX, latest first."""
         found = self.jobs.items(
             "search",
             "Results",
@@ -197,7 +197,7 @@ class Api:
             yield result.get("TrainingJob") or {}
 
     def modified_after(self, moment: datetime) -> dict[str, datetime] | None:
-        """When each job was modified that was after a time; ``None`` if AWS does not tell."""
+        """Returns the jobs modified after a time, with their times; ``None`` if unavailable."""
         try:
             found = self.jobs.items(
                 "list_training_jobs",
@@ -206,14 +206,14 @@ class Api:
                 PaginationConfig={"PageSize": _PAGE_JOBS},
             )
             return {str(job["TrainingJobName"]): job["LastModifiedTime"] for job in found}
-        except TorchXError as err:  # the next look tells, or succeeds
-            logger.debug("looking at jobs one by one: %s", err)
+        except TorchXError as err:  # the next query reports it, or succeeds
+            logger.debug("querying jobs one by one: %s", err)
             return None
 
     # -- ending -----------------------------------------------------------------------------
 
     def stop(self, name: str) -> None:
-        """Asks for the end of a job; one that has ended meanwhile is left alone."""
+        """Requests the end of a job; ignores one that has ended meanwhile."""
         self._watch.forget(name)
         try:
             self.jobs.call("stop_training_job", TrainingJobName=name)

@@ -1,8 +1,8 @@
-"""The command of a container within what the service accepts. Pure.
+"""Fits the command of a container into the service's limits. Pure.
 
 A training job has one command for all its instances, of at most 100 words of 256 characters, none
-of them with a line break. What is longer, has a break, or depends on the instance is a script that
-is cut into words and put together by ``sh``.
+of them with a line break. A longer command, or one with line breaks or that depends on the
+instance, becomes a script that is cut into words and joined by ``sh``.
 """
 
 import re
@@ -16,9 +16,9 @@ from torchx.errors import InvalidInput
 WORD_CHARS = 256
 MOST_WORDS = 100
 REPLICA_MARK = "\ue000torchx-replica\ue000"
-"""Stands for the number of the replica in texts, until ``sh`` on its instance knows it."""
+"""Placeholder for the replica's index, which ``sh`` on its instance fills in."""
 _BREAKS = re.compile("([\n\r\x85\u2028\u2029])")
-"""What the service's pattern ``.*`` does not match."""
+"""Characters that the service's pattern ``.*`` does not match."""
 
 _JOIN = '_torchx=; for _torchx_p do _torchx="$_torchx$_torchx_p"; done; eval "$_torchx"'
 _JOINED = ["sh", "-c", _JOIN, "sh"]
@@ -40,14 +40,14 @@ class Command:
 
 
 def build_command(role: str, words: Sequence[str], env: Mapping[str, str]) -> Command:
-    """The command of a role.
+    """Builds the command of a role.
 
     Args:
-        words: program and arguments; ``REPLICA_MARK`` in them is the number of the replica.
+        words: program and arguments; ``REPLICA_MARK`` in them stands for the replica's index.
         env: variables whose values hold that mark.
 
     Raises:
-        InvalidInput: if it is longer than a job can take.
+        InvalidInput: if it is too long for a job.
     """
     if not env and not any(map(_needs_shell, words)) and len(words) <= MOST_WORDS + 1:
         return Command([words[0]], list(words[1:]))
@@ -65,7 +65,7 @@ def build_command(role: str, words: Sequence[str], env: Mapping[str, str]) -> Co
 
 
 def cut_script(algorithm: Mapping[str, Any]) -> str | None:
-    """The script of a command that was cut into words; ``None`` if it was not.
+    """Returns the script of a command that was cut into words; ``None`` if it was not.
 
     Args:
         algorithm: ``AlgorithmSpecification`` of a request or of a job.
@@ -100,7 +100,7 @@ def _break_name(char: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A word of the script, on one line."""
+    """Quotes a word of the script, on one line."""
     quoted = []
     for i, part in enumerate(text.split(REPLICA_MARK)):
         if i:

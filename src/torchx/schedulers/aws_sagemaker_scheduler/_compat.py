@@ -1,4 +1,4 @@
-"""Names of the published packages: what clients import, replace or reach into."""
+"""Names of the published packages that clients import, replace or access."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ AWSSageMakerOpts = Opts
 
 
 def unique_name(name: str) -> str:
-    """A new name, by the function that clients may have put into the package."""
+    """Returns a new name, from the function that clients may replace."""
     import torchx.schedulers.aws_sagemaker_scheduler as package
 
     return package.make_unique(name)
@@ -29,23 +29,23 @@ class PublishedMethods:
 
     @property
     def _client(self) -> Any:
-        """The client of boto3."""
+        """Returns boto3's client."""
         return self._api().jobs.client()
 
     def _local_session(self) -> Any:
-        """This thread's session of boto3."""
+        """Returns this thread's boto3 session."""
         from torchx._aws.session import local_session
 
         return local_session()
 
     def _get_job(self, app_id: str) -> dict[str, Any] | None:
-        """What AWS says of a job."""
+        """Returns AWS's record of a job."""
         return self._api(app_id).describe(app_id)
 
     def _parse_args(self, args: Sequence[str]) -> tuple[str, dict[str, str]]:
-        """The script of a role, and its named arguments."""
+        """Parses the script of a role, and its named arguments."""
         return parse_args(args)
 
     def _job_ui_url(self, job_arn: str) -> str | None:
-        """The page of a job in the console."""
+        """Returns the page of a job in the console."""
         return job_ui_url(job_arn)

@@ -1,4 +1,4 @@
-"""Which type of instance a role runs on. Pure."""
+"""Chooses the instance type of a role. Pure."""
 
 from torchx.errors import InvalidInput
 from torchx.specs.api import Resource, Role
@@ -10,7 +10,7 @@ _UNIT = 1024
 
 
 def instance_types() -> dict[str, Resource]:
-    """The published types that training jobs can use, with what each has."""
+    """Returns the published types for training jobs, with their resources."""
     types = {name.removeprefix("aws_"): make for name, make in NAMED_RESOURCES.items()}
     return {
         PREFIX + name: make()
@@ -20,10 +20,10 @@ def instance_types() -> dict[str, Resource]:
 
 
 def choose_instance_type(role: Role, given: str | None) -> str:
-    """The type that is given, that the resource names, or the smallest that holds the resource.
+    """Returns the given type, that of the resource, or the smallest that fits the resource.
 
     Raises:
-        InvalidInput: if the given one is too small, or none is known that is large enough.
+        InvalidInput: if the given one is too small, or no known one is large enough.
     """
     asked = role.resource
     if given is not None:
@@ -46,8 +46,8 @@ def choose_instance_type(role: Role, given: str | None) -> str:
         if holding:
             return min(holding, key=_size)
     msg = (
-        f"the resource of role `{role.name}` ({_words(asked)}) does not say on which type of"
-        " instance to run: give the option `instance_type`, such as ml.g5.xlarge"
+        f"the resource of role `{role.name}` ({_words(asked)}) does not name the type of"
+        " instance: give the option `instance_type`, such as ml.g5.xlarge"
     )
     raise InvalidInput(msg)
 

@@ -1,4 +1,4 @@
-"""The streams of a job in CloudWatch: one for each instance, and a further one after a restart."""
+"""The streams of a job in CloudWatch: one for each instance, and another after each restart."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,13 +18,13 @@ GROUP = "/aws/sagemaker/TrainingJobs"
 def read_logs(
     api: Api, snapshot: AppSnapshot, replicas: Sequence[ReplicaKey], query: LogQuery
 ) -> Iterator[LogChunk]:
-    """Lines of the instances of a job, in the order of time."""
+    """Yields lines of the instances of a job, by time."""
     prefix = f"{snapshot.app_id}/algo-"
     return read_streams(api.logs, LogPlace(GROUP, prefix), _Plan(api, snapshot), replicas, query)
 
 
 class _Plan:
-    """Tells which streams there are; asks for the state of the job from the second time on."""
+    """Returns the current streams; from the second call on queries the state of the job."""
 
     def __init__(self, api: Api, snapshot: AppSnapshot) -> None:
         self._api = api
@@ -80,7 +80,7 @@ class _Plan:
 
 
 def name_streams(snapshot: AppSnapshot, found: Sequence[Mapping[str, Any]]) -> list[LogStream]:
-    """The streams of the replicas of a job; those of one in the order in which they were made.
+    """Returns the streams of the replicas of a job, those of one in order of creation.
 
     A stream is called ``<job>/algo-<number of the instance, from 1>-<time>``.
     """

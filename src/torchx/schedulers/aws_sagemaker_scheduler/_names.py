@@ -1,4 +1,4 @@
-"""Names of jobs, and tags: what SageMaker accepts as such, whatever an app is called. Pure."""
+"""Converts names of apps and metadata to names and tags that SageMaker accepts. Pure."""
 
 import re
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from torchx.errors import InvalidInput
 
 NAME_CHARS = 63
 TAG_MARK = "torchx"
-"""Key of the tag by which jobs of TorchX are found. Without dots, which a search reads as paths."""
+"""Key of the tag that identifies jobs of TorchX. No dots: a search reads them as paths."""
 TAG_APP = "torchx.pytorch.org/app-name"
 TAG_ROLE = "torchx.pytorch.org/role-name"
 TAG_JOB = "torchx.pytorch.org/job-name"
@@ -20,7 +20,7 @@ _RANDOM_END = re.compile("-[a-z0-9]+$")
 
 
 def run_name(app_name: str, program: str) -> str:
-    """The part of the app's name that names the job.
+    """Returns the part of the app's name that names the job.
 
     >>> run_name("exp/run", ""), run_name("/run", ""), run_name("exp/", "pkg/train.py")
     ('run', 'run', 'train')
@@ -37,7 +37,7 @@ def run_name(app_name: str, program: str) -> str:
 
 
 def job_name(unique: str) -> str:
-    """The name of a training job from one that ends with a random id.
+    """Converts a name that ends with a random id to the name of a training job.
 
     >>> job_name("My_App.v2-x7c2"), job_name("_-x7c2")
     ('My-App-v2-x7c2', 'x7c2')
@@ -51,7 +51,7 @@ def job_name(unique: str) -> str:
 
 
 def is_job_name(text: str) -> bool:
-    """Whether a training job can have that name.
+    """Returns True if a training job can have that name.
 
     >>> is_job_name("a-1"), is_job_name("a_1")
     (True, False)
@@ -62,15 +62,15 @@ def is_job_name(text: str) -> bool:
 def build_tags(
     own: Mapping[str, str], given: Mapping[str, str], metadata: Mapping[str, str]
 ) -> list[dict[str, str]]:
-    """The tags of a job.
+    """Builds the tags of a job.
 
     Args:
-        own: by which TorchX knows the job; they win.
-        given: of the option ``tags``, which must be as they are to be.
-        metadata: of the app; characters that tags cannot have become ``_``.
+        own: tags that identify the job for TorchX; they win.
+        given: tags of the option ``tags``, which must be valid.
+        metadata: metadata of the app; characters that tags cannot have become ``_``.
 
     Raises:
-        InvalidInput: for tags that cannot be, or more than there may be.
+        InvalidInput: for invalid or too many tags.
     """
     for key, value in given.items():
         _check_tag(key, value)

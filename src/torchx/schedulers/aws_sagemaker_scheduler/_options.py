@@ -1,4 +1,4 @@
-"""Options of ``aws_sagemaker``: those of both published generations, and what values they take."""
+"""Options of ``aws_sagemaker``: those of both published generations, and their checks."""
 
 from collections.abc import Mapping
 
@@ -29,14 +29,15 @@ class Opts(StructuredOpts):
     they are, in any image)."""
 
     source_dir: str | None = None
-    """Directory that goes along with launch=script. Default: the workspace, unless it is built into
-    the image (`image_repo`); else the current directory."""
+    """Directory that is sent along with launch=script. Default: the workspace, unless it is built
+    into the image (`image_repo`); else the current directory.
+    """
 
     dependencies: list[str] | None = None
-    """Further directories that go along with the source, each under its own name."""
+    """Further directories that are sent along with the source, each under its own name."""
 
     code_location: str | None = None
-    """Where the source is kept: s3://bucket/prefix. Default: below the output path."""
+    """Where the source is stored: s3://bucket/prefix. Default: below the output path."""
 
     hyperparameters: dict[str, str] | None = None
     """Further hyperparameters; those of the role's args win."""
@@ -46,7 +47,7 @@ class Opts(StructuredOpts):
 
     output_path: str | None = None
     """Where the results go: s3://bucket/prefix. Default: the account's own bucket of SageMaker,
-    sagemaker-REGION-ACCOUNT, which is made if it is missing."""
+    sagemaker-REGION-ACCOUNT, which is created if it is missing."""
 
     output_kms_key: str | None = None
     """KMS key of the results."""
@@ -61,7 +62,8 @@ class Opts(StructuredOpts):
     """KMS key of the volumes."""
 
     keep_alive_period_in_seconds: int | None = None
-    """How long the instances are kept, and paid for, after the job: a warm pool for the next."""
+    """Seconds to keep the instances, and pay for them, after the job: a warm pool for the next.
+    """
 
     max_run: int | None = None
     """Seconds after which the job is ended; one day if it is not given."""
@@ -75,10 +77,10 @@ class Opts(StructuredOpts):
     Default: twice that."""
 
     max_retry_attempts: int | None = None
-    """How often the job starts again after an internal error of the service, 1 to 30."""
+    """Number of retries after an internal error of the service, 1 to 30."""
 
     checkpoint_s3_uri: str | None = None
-    """Where checkpoints are kept: s3://bucket/prefix."""
+    """Where checkpoints are stored: s3://bucket/prefix."""
 
     checkpoint_local_path: str | None = None
     """Directory of the checkpoints in the container; /opt/ml/checkpoints if it is not given."""
@@ -90,10 +92,10 @@ class Opts(StructuredOpts):
     """Security groups in the VPC; needs `subnets`."""
 
     enable_network_isolation: bool | None = None
-    """Let the containers reach no network."""
+    """Run the containers without network access."""
 
     encrypt_inter_container_traffic: bool | None = None
-    """Encrypt what instances send each other."""
+    """Encrypt the traffic between instances."""
 
     training_repository_access_mode: str | None = None
     """Where the image's registry is: Platform (ECR) or Vpc (a private one)."""
@@ -123,7 +125,7 @@ class Opts(StructuredOpts):
     """Owner of the job, as a tag."""
 
     base_job_name: str | None = None
-    """What the name of the job begins with, in place of the app's name."""
+    """Prefix of the job's name, in place of the app's name."""
 
     enable_infra_check: bool | None = None
     """Let the service check the instances before the job starts."""
@@ -173,14 +175,14 @@ _NEEDS = {
 
 
 def check_options(cfg: Mapping[str, CfgVal]) -> None:
-    """Raises for values that SageMaker would refuse, and for options that need another one.
+    """Refuses values that SageMaker would refuse, and options that need another one.
 
     Raises:
         InvalidInput: for such values.
         UnsupportedRequest: for an option that has gone.
     """
     if cfg.get("git_config"):
-        msg = "`git_config` is not supported: check the code out, and give `source_dir` its place"
+        msg = "`git_config` is not supported: check the code out, and set `source_dir` to its path"
         raise UnsupportedRequest(msg)
     for name, choices in _CHOICES.items():
         _check_choice(name, cfg.get(name), choices)

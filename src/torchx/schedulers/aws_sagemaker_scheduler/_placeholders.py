@@ -1,6 +1,6 @@
-"""What only the submission knows: in a request that was not sent it stands in angle brackets. Pure.
+"""Placeholders in angle brackets for values that are only known at submission. Pure.
 
-It is the account and its bucket, the region, and the digest of the source.
+These are the account and its bucket, the region, and the digest of the source.
 """
 
 import json
@@ -9,16 +9,16 @@ from typing import Any
 
 ACCOUNT, REGION, DIGEST = "<account>", "<region>", "<digest>"
 DEFAULT_OUTPUT = f"s3://sagemaker-{REGION}-{ACCOUNT}/"
-"""The bucket that SageMaker's own tools use where none is given."""
+"""The bucket that SageMaker's own tools use by default."""
 CODE_CHANNEL = "code"
-"""Input by which the source reaches a job that may use no network."""
+"""Input channel that brings the source to a job without network access."""
 
 
 def fill_in(job_def: Mapping[str, Any], values: Mapping[str, str]) -> dict[str, Any]:
-    """The request with what the submission knows in place of what stands in angle brackets.
+    """Replaces the placeholders of the request by their values.
 
     Args:
-        values: by placeholder. Only those of its own places are filled in, never a user's text.
+        values: values by placeholder. Only known fields are filled in, never a user's text.
     """
     filled = {**job_def}
     filled["RoleArn"] = _filled(job_def["RoleArn"], values)

@@ -33,8 +33,8 @@ class Source:
     """The code that goes along with a script.
 
     Args:
-        projects: directories by their places in the archive, as a workspace has them.
-        location: where the archive is kept, by its digest.
+        projects: directories by their paths in the archive, like in a workspace.
+        location: where the archive is stored, by its digest.
         script: path of the script that the job runs; ``None`` for a module.
         module: the module that it runs; ``None`` for a script.
     """
@@ -51,7 +51,7 @@ class AWSSageMakerJob:
 
     Args:
         job_def: the request ``CreateTrainingJob``.
-        source: ``None`` where no code goes along.
+        source: ``None`` if no code is sent along.
     """
 
     job_name: str
@@ -62,7 +62,7 @@ class AWSSageMakerJob:
     profile: str | None = None
 
     def __str__(self) -> str:
-        import yaml  # takes longer to import than all else here
+        import yaml  # takes longer to import than everything else here
 
         shown: dict[str, Any] = {"CreateTrainingJob": self.job_def}
         script = cut_script(self.job_def["AlgorithmSpecification"])
@@ -78,15 +78,15 @@ class AWSSageMakerJob:
 def build_request(
     app: AppDef, name: str, opts: Opts, projects: Mapping[str, str]
 ) -> AWSSageMakerJob:
-    """The request of an app of one role, which is left as it is.
+    """Builds the request of an app of one role, which is not changed.
 
     Args:
-        name: of the job; see ``_names.job_name``.
-        projects: the source where the options name none: directories by their places in it.
+        name: name of the job; see ``_names.job_name``.
+        projects: the source if the options name none: directories by their paths in it.
 
     Raises:
-        InvalidInput: for what SageMaker cannot take.
-        UnsupportedRequest: for what it cannot do.
+        InvalidInput: for values that SageMaker does not accept.
+        UnsupportedRequest: for features that it does not have.
     """
     check_options(opts)
     (role,) = app.roles
@@ -141,7 +141,7 @@ def _check_role(role: Role) -> None:
 
 
 def _set(**members: Any) -> dict[str, Any]:
-    """The members that are given."""
+    """Returns the given members."""
     return {name: value for name, value in members.items() if value is not None}
 
 
@@ -165,7 +165,7 @@ def _algorithm(role: Role, opts: Opts) -> dict[str, Any]:
 
 
 def as_mapping(value: CfgVal, key: str, content: str) -> dict[str, str]:
-    """An option that the first generation has as a list of ``{key: ..., content: ...}``.
+    """Converts an option that the first generation has as a list of ``{key: ..., content: ...}``.
 
     >>> as_mapping([{"Key": "team", "Value": "a"}], "Key", "Value")
     {'team': 'a'}
@@ -174,7 +174,7 @@ def as_mapping(value: CfgVal, key: str, content: str) -> dict[str, str]:
         return {}
     if isinstance(value, Mapping):
         return {str(name): str(held) for name, held in value.items()}
-    items: Any = value  # a list of mappings, which no option of today can be
+    items: Any = value  # a list of mappings, which no current option is
     try:
         return {str(item[key]): str(item[content]) for item in items}
     except (TypeError, KeyError):
@@ -241,7 +241,7 @@ def _plain_hyperparameters(given: Mapping[str, str]) -> dict[str, str]:
 def _script(
     role: Role, name: str, opts: Opts, output: str, default: Mapping[str, str]
 ) -> tuple[Source, dict[str, str]]:
-    """The source, and the hyperparameters by which the toolkit in the image runs it."""
+    """Returns the source, and the hyperparameters for the toolkit in the image."""
     values = _values(name)
     entry, named = parse_args([values.substitute(arg) for arg in role.args])
     if any(REPLICA_MARK in text for text in (entry, *named.values())):
@@ -339,7 +339,7 @@ def _resources(role: Role, opts: Opts) -> dict[str, Any]:
 
 
 def _limits(opts: Opts) -> dict[str, int]:
-    """How long the job may run and, on spot, wait, which includes that and must be given there."""
+    """Builds the limits of run time and, on spot, of wait time, which includes run time."""
     if not opts.use_spot_instances:
         return {"MaxRuntimeInSeconds": opts.max_run or _MAX_RUN_S}
     run = opts.max_run or min(_MAX_RUN_S, opts.max_wait or _MAX_RUN_S)
@@ -354,7 +354,7 @@ def _tags(app: AppDef, role: Role, name: str, opts: Opts) -> list[dict[str, str]
 
 
 def _more(opts: Opts, output: str) -> dict[str, Any]:
-    """Blocks that are there only where an option asks for them."""
+    """Builds the optional blocks of the request."""
     vpc = {"SecurityGroupIds": opts.security_group_ids, "Subnets": opts.subnets}
     retries, infra = opts.max_retry_attempts, opts.enable_infra_check
     checkpoint = _set(S3Uri=opts.checkpoint_s3_uri, LocalPath=opts.checkpoint_local_path)

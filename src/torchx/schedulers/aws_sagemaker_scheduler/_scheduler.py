@@ -33,15 +33,15 @@ if TYPE_CHECKING:
 BACKEND = "aws_sagemaker"
 
 _Home = tuple[str | None, str | None]
-"""Region and profile; ``None`` for the user's own."""
+"""Region and profile; ``None`` for the user's defaults."""
 
 
 class AWSSageMakerScheduler(PublishedMethods, DockerWorkspaceMixin, Scheduler[Opts]):
     """Runs apps of one role as training jobs.
 
     Args:
-        client: of boto3 for ``sagemaker``; ``None`` for one of our own, made on first use.
-        docker_client: of Docker's SDK, for images with the user's code.
+        client: boto3's client for ``sagemaker``; ``None`` creates one on first use.
+        docker_client: client of Docker's SDK, for images with the user's code.
     """
 
     features = SchedulerFeatures(
@@ -60,7 +60,7 @@ class AWSSageMakerScheduler(PublishedMethods, DockerWorkspaceMixin, Scheduler[Op
     # -- where ------------------------------------------------------------------------------
 
     def _api(self, app_id: str | None = None) -> "Api":
-        """The calls for the region of an app; for the user's own where that is not known."""
+        """Returns the calls for the region of an app, by default the user's."""
         if app_id is not None and app_id not in self._homes:
             noted = recall(BACKEND, app_id) or {}
             self._homes[app_id] = _text(noted.get("region")), _text(noted.get("profile"))
@@ -80,7 +80,7 @@ class AWSSageMakerScheduler(PublishedMethods, DockerWorkspaceMixin, Scheduler[Op
         return Opts.as_runopts()
 
     def _validate(self, app: AppDef, scheduler: str, cfg: object = None) -> None:
-        """A role without a resource is accepted: the option ``instance_type`` says what it gets."""
+        """Accepts a role without a resource: the option ``instance_type`` determines it."""
 
     def _pre_build_validate(self, app: AppDef, scheduler: str, cfg: Any) -> None:
         if isinstance(cfg, Mapping):
@@ -89,13 +89,13 @@ class AWSSageMakerScheduler(PublishedMethods, DockerWorkspaceMixin, Scheduler[Op
     def caching_build_workspace_and_update_role(
         self, role: Role, cfg: Mapping[str, CfgVal], build_cache: dict[object, object]
     ) -> None:
-        """Builds the workspace into the image, unless it is to be the source of a script."""
+        """Builds the workspace into the image, unless it is the source of a script."""
         if goes_as_source(cfg):
             return
         super().caching_build_workspace_and_update_role(role, cfg, build_cache)
 
     def _submit_dryrun(self, app: AppDef, cfg: Opts) -> AppDryRunInfo[AWSSageMakerJob]:
-        app = copy.copy(app)  # an image that is pushed gets another name
+        app = copy.copy(app)  # a pushed image gets another name
         app.roles = [copy.copy(role) for role in app.roles]
         images = self.dryrun_push_images(app, cfg)
         program = app.name
@@ -113,11 +113,11 @@ class AWSSageMakerScheduler(PublishedMethods, DockerWorkspaceMixin, Scheduler[Op
     # -- submitting -------------------------------------------------------------------------
 
     def schedule(self, dryrun_info: AppDryRunInfo[AWSSageMakerJob]) -> str:
-        """Pushes the image, sends the source, creates the job once, and gives its name.
+        """Pushes the image, uploads the source, creates the job once, and returns its name.
 
         Raises:
             JobStartError: if another job has the name.
-            AwsRefused: if AWS says no, with its own words.
+            AwsRefused: if AWS refuses, with its message.
             BackendUnavailable: if it cannot be reached.
         """
         job = dryrun_info.request
@@ -130,7 +130,7 @@ class AWSSageMakerScheduler(PublishedMethods, DockerWorkspaceMixin, Scheduler[Op
         return job.job_name
 
     def _by_digest(self, job: AWSSageMakerJob) -> AWSSageMakerJob:
-        """The request with a pushed image by its digest, which nobody can move."""
+        """Returns the request with a pushed image by digest, which cannot be moved like a tag."""
         if not job.images_to_push:
             return job
         pushed = copy.deepcopy(job)
@@ -141,42 +141,42 @@ class AWSSageMakerScheduler(PublishedMethods, DockerWorkspaceMixin, Scheduler[Op
     # -- looking ----------------------------------------------------------------------------
 
     def look(self, app_id: str) -> AppSnapshot | None:
-        """State of a job; ``None`` if AWS knows none of that name."""
+        """Returns the state of a job; ``None`` if there is none of that name."""
         record = self._get_job(app_id)
         return parse_job({"TrainingJobName": app_id, **record}) if record is not None else None
 
     def look_all(self, cfg: Mapping[str, CfgVal] | None = None) -> Iterable[AppSnapshot]:
-        """All jobs of TorchX in a region, the latest first."""
+        """Returns all jobs of TorchX in a region, latest first."""
         given = cfg or {}
         api = self._api_of((_text(given.get("region")), _text(given.get("profile"))))
         return [parse_row(record) for record in api.search()]
 
     def wait_for_change(self, app_id: str, timeout_s: float) -> None:
-        """Waits; of many jobs that are waited for, only those that changed are described again."""
+        """Waits; among many awaited jobs, only changed ones are described again."""
         self._api(app_id).wait(app_id, timeout_s)
 
     def read_logs(
         self, snapshot: AppSnapshot, replicas: Sequence[ReplicaKey], query: LogQuery
     ) -> Iterator[LogChunk]:
-        """Lines of these instances in the order of time."""
+        """Yields lines of these instances by time."""
         from ._logs import read_logs
 
         return read_logs(self._api(snapshot.app_id), snapshot, replicas, query)
 
     def cause_rules(self) -> "Sequence[Rule]":
-        """What the words of this backend mean."""
+        """Returns the rules for messages of SageMaker."""
         from ._causes import RULES
 
         return RULES
 
     def refusal_rules(self) -> "Sequence[Rule]":
-        """What the words of this backend for refusing a launch mean."""
+        """Returns the rules for refusals by SageMaker."""
         from ._causes import REFUSALS
 
         return REFUSALS
 
     def checkups(self, configured: "Configured | None" = None) -> "Sequence[Checkup]":
-        """What jobs need here, and whether it is there: an account that may use SageMaker."""
+        """Returns the checks of what training jobs need."""
         from ._checkups import checkups
 
         return checkups(lambda *home: self._api_of(home).jobs, configured)
@@ -184,17 +184,17 @@ class AWSSageMakerScheduler(PublishedMethods, DockerWorkspaceMixin, Scheduler[Op
     # -- ending -----------------------------------------------------------------------------
 
     def end(self, snapshot: AppSnapshot) -> None:
-        """Asks for the end of the job, which SageMaker keeps."""
+        """Requests the end of the job; its record is kept by SageMaker."""
         self._api(snapshot.app_id).stop(snapshot.app_id)
 
 
 def goes_as_source(cfg: Mapping[str, CfgVal]) -> bool:
-    """Whether the workspace is the source of a script: there is no repository for an image."""
+    """Returns True if the workspace is the source of a script: without a repository for images."""
     return cfg.get("launch") != "container" and not cfg.get("image_repo")
 
 
 def _own_source(role: Role, cfg: Mapping[str, CfgVal]) -> Mapping[str, str]:
-    """The directories that go along with a script where no option names one."""
+    """Returns the directories sent along with a script if no option names one."""
     if role.workspace and goes_as_source(cfg):
         return role.workspace.projects
     return {os.getcwd(): ""}
@@ -207,5 +207,5 @@ def _text(value: object) -> str | None:
 def create_scheduler(
     session_name: str, client: Any = None, docker_client: Any = None, **kwargs: object
 ) -> AWSSageMakerScheduler:
-    """Makes the scheduler; unknown keywords are ignored, since all factories get the same."""
+    """Creates the scheduler; unknown keywords are ignored, because all factories get the same."""
     return AWSSageMakerScheduler(session_name, client=client, docker_client=docker_client)

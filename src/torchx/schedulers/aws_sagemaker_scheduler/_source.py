@@ -1,4 +1,4 @@
-"""The code that goes along with a script: one archive, kept in S3 by its content."""
+"""The code sent along with a script: one archive, stored in S3 by its content."""
 
 import gzip
 import hashlib
@@ -31,14 +31,14 @@ logger = get_logger(__name__)
 
 
 def check_source(source: Source) -> None:
-    """Raises if the source, or the script in it, is not there.
+    """Raises if the source, or the script in it, does not exist.
 
     Raises:
-        WorkspaceNotFound: without one of the directories.
-        InvalidInput: without the script.
+        WorkspaceNotFound: if one of the directories is missing.
+        InvalidInput: if the script is missing.
     """
     if not all(map(is_local, source.projects)):
-        return  # what is elsewhere is looked at when it is sent
+        return  # remote files are checked when they are sent
     for folder in source.projects:
         if not os.path.exists(local_path(folder)):
             raise not_found(folder)
@@ -53,7 +53,7 @@ def check_source(source: Source) -> None:
 
 
 def _places(source: Source, script: str) -> Iterator[str]:
-    """Where the file may be that becomes the script in the archive."""
+    """Yields the paths of files that may become the script in the archive."""
     for folder, place in source.projects.items():
         prefix = f"{place.strip('/')}/" if place.strip("/.") else ""
         if script.startswith(prefix):
@@ -61,10 +61,10 @@ def _places(source: Source, script: str) -> Iterator[str]:
 
 
 def send_source(s3: AwsService, source: Source) -> str:
-    """The digest of the source, which is in S3 afterwards; it is sent if it is not there yet.
+    """Uploads the source to S3 unless it is there, and returns its digest.
 
     Raises:
-        TorchXError: if it cannot be read, or not be sent.
+        TorchXError: if it cannot be read or uploaded.
     """
     entries = _entries(source)
     digest = _digest(entries)
@@ -83,7 +83,7 @@ def send_source(s3: AwsService, source: Source) -> str:
 
 
 def _entries(source: Source) -> list[Entry]:
-    """All that goes into the archive, sorted by path."""
+    """Returns the entries of the archive, sorted by path."""
     entries = scan(Workspace(dict(source.projects)))
     if source.module is not None:
         content = _LAUNCHER.format(module=source.module).encode()
@@ -113,6 +113,6 @@ def _is_there(s3: AwsService, bucket: str, key: str) -> bool:
         s3.call("head_object", Bucket=bucket, Key=key)
     except NoCredentials:
         raise
-    except AwsRefused:  # 403 stands for 404 where listing is not allowed
+    except AwsRefused:  # without the right to list, 404 is reported as 403
         return False
     return True

@@ -1,4 +1,4 @@
-"""What the service says of a job, in our terms. Pure."""
+"""Converts the service's records of jobs to snapshots. Pure."""
 
 import re
 from collections.abc import Mapping
@@ -53,7 +53,7 @@ _CONSOLES = {
 
 
 def job_state(status: str, secondary: str = "") -> AppState:
-    """State of a job; one that this version does not know is ``UNKNOWN``.
+    """Returns the state of a job; ``UNKNOWN`` for values that this version does not know.
 
     >>> job_state("InProgress", "Downloading"), job_state("Stopped", "MaxRuntimeExceeded")
     (PENDING (2), FAILED (5))
@@ -67,9 +67,9 @@ def job_state(status: str, secondary: str = "") -> AppState:
 
 
 def parse_job(record: Mapping[str, Any]) -> AppSnapshot:
-    """The snapshot of a job from what ``DescribeTrainingJob`` or ``Search`` gives of it.
+    """Builds the snapshot of a job from the record of ``DescribeTrainingJob`` or ``Search``.
 
-    The service tells one state for all instances, and of a failed job not which of them failed.
+    The service reports one state for all instances, and not which of them failed.
     """
     name = str(record.get("TrainingJobName") or "")
     state = job_state(_text(record, "TrainingJobStatus"), _text(record, "SecondaryStatus"))
@@ -94,14 +94,14 @@ def parse_job(record: Mapping[str, Any]) -> AppSnapshot:
 
 
 def parse_row(record: Mapping[str, Any]) -> AppSnapshot:
-    """The same with what a list shows only."""
+    """Builds a snapshot with only the fields that a list shows."""
     name = str(record.get("TrainingJobName") or "")
     state = job_state(_text(record, "TrainingJobStatus"), _text(record, "SecondaryStatus"))
     return AppSnapshot(name, name=_tag(record, TAG_APP) or name, native_state=state)
 
 
 def job_ui_url(arn: str) -> str | None:
-    """The page of a job in the console; ``None`` for what is no ARN of one."""
+    """Returns the page of a job in the console; ``None`` for any other ARN."""
     found = re.fullmatch(r"arn:([\w-]+):sagemaker:([\w-]+):\d*:training-job/(.+)", arn)
     if found is None:
         return None
@@ -167,10 +167,10 @@ def _failure(record: Mapping[str, Any]) -> str:
 
 
 def _message(record: Mapping[str, Any], state: AppState) -> str:
-    """The service's own words for why it waits, or how it failed."""
+    """Returns the service's reason why it waits, or how it failed."""
     if state is AppState.FAILED:
         one = _role(record).num_replicas == 1
-        # what is not in the words of the replica already
+        # unless the replica has the same reason
         return _failure(record) if not one or _exit_code(record) is not None else ""
     if state is not AppState.PENDING:
         return ""

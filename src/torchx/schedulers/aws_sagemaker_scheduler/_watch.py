@@ -1,7 +1,7 @@
 """Waits for many jobs of one process with one call for all of them.
 
-SageMaker describes jobs one by one. Who waits for several asks instead, once in an interval, which
-jobs were modified of late, and describes those alone that were.
+SageMaker describes jobs one by one. To wait for several, one query per interval lists the recently
+modified jobs, and only those are described.
 """
 
 import threading
@@ -12,14 +12,14 @@ from typing import Any
 
 Record = dict[str, Any]
 Modified = Callable[[datetime], Mapping[str, datetime] | None]
-"""The jobs that were modified after a time, with when that was; ``None`` if AWS does not tell."""
+"""Returns the jobs modified after a time, with their times; ``None`` if unavailable."""
 
 MARGIN = timedelta(minutes=10)
-"""How far the clocks of this machine and of AWS may be apart."""
+"""Most seconds between the clocks of this machine and of AWS."""
 
 
 class Watch:
-    """What is known of the jobs that are waited for."""
+    """The cached records of the jobs that are waited for."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -27,10 +27,10 @@ class Watch:
         self._records: dict[str, Record] = {}
         self._asked_s = float("-inf")
         self._fresh: set[str] = set()
-        """Jobs whose record was found to be as before, by the last question."""
+        """Jobs whose record was unchanged at the last query."""
 
     def note(self, name: str, record: Record | None) -> None:
-        """Takes what a look at a job gave."""
+        """Stores the result of a query of a job."""
         with self._lock:
             self._fresh.discard(name)
             if record is None:
@@ -39,7 +39,7 @@ class Watch:
                 self._records[name] = record
 
     def take_fresh(self, name: str) -> Record | None:
-        """What a look would give, if that was found out just now; once."""
+        """Returns the record if it is known to be current; once."""
         with self._lock:
             if name not in self._fresh:
                 return None
@@ -47,14 +47,14 @@ class Watch:
             return self._records.get(name)
 
     def wait(self, name: str, timeout_s: float, modified: Modified) -> None:
-        """Waits; afterwards it is known whether the job has changed, where others wait as well."""
+        """Waits; if there are other waits, then checks which jobs have changed."""
         with self._lock:
             self._waiting[name] = self._waiting.get(name, 0) + 1
         began_s = time.monotonic()
         try:
             time.sleep(timeout_s)
             with self._lock:
-                # somebody who waited at the same time may have asked already
+                # another wait may have sent the query already
                 if len(self._waiting) > 1 and self._asked_s < began_s:
                     self._ask(modified)
         finally:
@@ -64,7 +64,7 @@ class Watch:
                     del self._waiting[name]
 
     def forget(self, name: str) -> None:
-        """The next look asks AWS: something was changed there."""
+        """Drops the record of a job that was changed."""
         with self._lock:
             self._fresh.discard(name)
 

@@ -1,4 +1,4 @@
-"""What the words of Docker mean.
+"""Rules for Docker's messages.
 
 https://docs.docker.com/engine/containers/run/#exit-status
 """

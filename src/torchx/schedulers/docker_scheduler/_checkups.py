@@ -1,4 +1,4 @@
-"""What jobs in containers need: Docker's Python package, a daemon that answers, its space."""
+"""Checks for jobs in containers: Docker's Python package, the daemon, its disk space."""
 
 import os
 import shutil
@@ -25,7 +25,7 @@ _LEAST_FREE = 5 << 30
 
 
 def checkups(configured: Configured | None = None) -> list[Checkup]:
-    """All checks; one alone where Docker is not set up."""
+    """Returns all checks; only one if Docker is not set up."""
     absent = _absent()
     if absent is not None:
         return [Checkup("daemon", lambda: absent)]
@@ -35,7 +35,7 @@ def checkups(configured: Configured | None = None) -> list[Checkup]:
 
 
 def _if_it_answers(checkup: Checkup) -> Checkup:
-    """The same check, for which a daemon that is away is no news: another one tells that."""
+    """Wraps a check so that it does not report a missing daemon, which another check does."""
 
     def check() -> Finding:
         try:
@@ -59,7 +59,7 @@ def _absent() -> Finding | None:
     return None
 
 
-def _info() -> Any:  # of Docker's SDK
+def _info() -> Any:  # an error of Docker's SDK
     client = connect()
     try:
         with translate_errors("tell of itself"):

@@ -1,4 +1,4 @@
-"""The calls to the Docker daemon that the scheduler makes, and what they tell of apps."""
+"""The scheduler's calls to the Docker daemon."""
 
 import time
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ _MOST_ENDS = 10_000
 
 
 def has_docker() -> bool:
-    """Whether the Python package is installed and a daemon answers."""
+    """Returns True if the Python package is installed and a daemon answers."""
     try:
         connect().close()
     except (DockerNotInstalled, BackendUnavailable):
@@ -43,33 +43,33 @@ def has_docker() -> bool:
 
 
 class Daemon:
-    """The calls that the scheduler makes, in its own words.
+    """The scheduler's calls to the daemon.
 
     Args:
-        client: of Docker's SDK.
+        client: client of Docker's SDK.
     """
 
     def __init__(self, client: Any) -> None:
         self.client = client
         self.api = client.api
         self.cursors: dict[str, EventCursor] = {}
-        """What is known by app, so that no event is missed between two waits."""
+        """Event cursors by app, so that no event is missed between two waits."""
         self._skew_ns: int | None = None
         self._images: dict[str, str] = {}
         """Names of images by their ids."""
         self._ends: dict[tuple[str, int | None], Details] = {}
-        """Records of containers that have ended, which do not change, by id and exit code."""
+        """Records of ended containers, which do not change, by id and exit code."""
 
     # -- apps -------------------------------------------------------------------------------
 
     def look(self, app_id: str) -> AppSnapshot | None:
-        """One app: the list of its containers and its marks, and records where they are needed."""
+        """Returns the snapshot of an app, from its containers and marks, and records if needed."""
         looked_ns = time.time_ns()
         containers = self.containers(app_id)
         if not containers:
             self.cursors.pop(app_id, None)
             return None
-        # asked for after the containers: a mark is made before its containers end
+        # requested after the containers: a mark is set before its containers end
         ended = _ending.marks(self, app_id).get(app_id, Ended())
         self.cursors.setdefault(app_id, EventCursor(looked_ns - EVENT_LAG_NS))
         wanted = [c for c in containers if needs_details(c)]
@@ -84,7 +84,7 @@ class Daemon:
         )
 
     def look_all(self) -> list[AppSnapshot]:
-        """All apps, the latest first: the list of all containers and all marks."""
+        """Returns all apps, latest first, from all containers and all marks."""
         containers = self.containers()
         ended = _ending.marks(self) if containers else {}
         unclear = [c for c in containers if c.status == "exited" and c.exit_code is None]
@@ -100,7 +100,7 @@ class Daemon:
         ]
 
     def _details_of(self, containers: Sequence[Container]) -> dict[str, Details]:
-        """Records of containers by their ids, without those that are gone meanwhile."""
+        """Returns records of containers by id, without those removed meanwhile."""
         known = {c.id: end for c in containers if (end := self._end_of(c)) is not None}
         asked = [c for c in containers if c.id not in known]
         records = in_parallel(self.inspect, [c.id for c in asked])
@@ -115,11 +115,11 @@ class Daemon:
         return known
 
     def _end_of(self, container: Container) -> Details | None:
-        """The record of a container that had ended before."""
+        """Returns the cached record of an ended container."""
         return self._ends.get((container.id, container.exit_code)) if container.ended else None
 
     def _abandoned(self, containers: Sequence[Container]) -> bool:
-        """Whether nobody will start the containers that were only created."""
+        """Returns True if nobody will start the containers that were only created."""
         created = [c for c in containers if c.status == "created"]
         if not created:
             return False
@@ -133,7 +133,7 @@ class Daemon:
     # -- looking ----------------------------------------------------------------------------
 
     def containers(self, app_id: str | None = None) -> list[Container]:
-        """Containers of one app or of all, the one that was created last first; one call."""
+        """Returns containers of one app or of all, newest first; one call."""
         label = LABEL_APP_ID if app_id is None else f"{LABEL_APP_ID}={app_id}"
         rows = with_retries(
             "list containers",
@@ -142,7 +142,7 @@ class Daemon:
         return [c for row in rows if (c := parse_container(row)) is not None]
 
     def inspect(self, container_id: str) -> "dict[str, Any] | None":
-        """Docker's own record of one container; ``None`` if it is gone."""
+        """Returns Docker's record of one container; ``None`` if it is gone."""
         try:
             record: dict[str, Any] = with_retries(
                 f"inspect container `{container_id[:12]}`",
@@ -155,7 +155,7 @@ class Daemon:
         return record
 
     def image_name(self, image: str) -> str | None:
-        """First tag of an image that is here, or else its id; ``None`` if it is not here."""
+        """Returns the first tag of a local image, else its id; ``None`` if it is not here."""
         if image not in self._images:
             record = image_record(self.client, image)
             if record is None:
@@ -165,10 +165,10 @@ class Daemon:
         return self._images[image]
 
     def clock_skew_ns(self) -> int:
-        """How far the daemon's clock is ahead of ours; 0 on the same machine."""
+        """Returns how far the daemon's clock is ahead of ours; 0 on the same machine."""
         if self._skew_ns is None:
             self._skew_ns = 0
-            if not self.api.base_url.startswith("http+docker:"):  # no socket of this machine
+            if not self.api.base_url.startswith("http+docker:"):  # not a local socket
                 text = str(with_retries("report the time", self.api.info).get("SystemTime", ""))
                 there_ns = parse_ns(text)
                 self._skew_ns = 0 if there_ns is None else there_ns - time.time_ns()
@@ -190,13 +190,13 @@ class Daemon:
             self.api.start(container_id)
 
     def stop(self, container_id: str, wait_s: float) -> bool:
-        """Has the daemon end a container: its stop signal first, SIGKILL after its grace period.
+        """Lets the daemon stop a container: its stop signal first, SIGKILL after its grace period.
 
         Args:
-            wait_s: the daemon goes on without us after this time.
+            wait_s: seconds after which this returns; the daemon continues.
 
         Returns:
-            Whether there was something to end.
+            True if the container was running.
         """
         import requests
 
@@ -216,7 +216,7 @@ class Daemon:
         return bool(response.status_code == 204)
 
     def remove(self, container_id: str) -> None:
-        """Removes a container with its own volumes, also one that runs. Gone ones are fine."""
+        """Removes a container with its own volumes, also a running one. Ignores missing ones."""
         try:
             with translate_errors(f"remove container `{container_id[:12]}`"):
                 self.api.remove_container(container_id, v=True, force=True)
@@ -225,7 +225,7 @@ class Daemon:
                 raise
 
     def remove_all(self, app_id: str) -> None:
-        """Removes all containers of an app; one that cannot be removed leaves no other behind."""
+        """Removes all containers of an app; a failure does not keep others from being removed."""
 
         def removed(container: Container) -> TorchXError | None:
             try:

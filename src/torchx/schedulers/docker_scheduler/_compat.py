@@ -21,7 +21,7 @@ def _to_str(a: "str | bytes") -> str:
 
 
 def unique_app_id(name: str) -> str:
-    """A new id for an app, by the function that clients may have put into the package."""
+    """Returns a new id for an app, from the function that clients may replace."""
     import torchx.schedulers.docker_scheduler as package
 
     return package.make_unique(name)
@@ -33,11 +33,11 @@ class SdkContainers:
     _docker_client: Any
 
     def _get_containers(self, app_id: str) -> list[Any]:
-        """The containers of an app, in any state."""
+        """Returns the containers of an app, in any state."""
         return self._listed([f"{LABEL_APP_ID}={app_id}"])
 
     def _get_container(self, app_id: str, role: str, replica_id: int) -> Any:
-        """The container of one replica; ``None`` if there is none."""
+        """Returns the container of one replica; ``None`` if there is none."""
         labels = [
             f"{LABEL_APP_ID}={app_id}",
             f"{LABEL_ROLE_NAME}={role}",
@@ -56,7 +56,7 @@ class SdkContainers:
         return found
 
     def _get_app_state(self, container: Any) -> AppState:
-        """State of a container."""
+        """Returns the state of a container."""
         if container.status == "exited":
             code = container.wait(timeout=10)["StatusCode"]
             return AppState.SUCCEEDED if code == 0 else AppState.FAILED

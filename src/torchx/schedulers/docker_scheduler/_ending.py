@@ -1,7 +1,7 @@
-"""Ends and removes apps, and marks them, as Docker has no state for that.
+"""Ends and removes apps, and marks them, because Docker has no state for that.
 
-Labels of containers cannot be changed. An empty volume with labels is seen by every process that
-uses this daemon, and by one call for all apps.
+Labels of containers cannot be changed. An empty volume with labels is visible to every process that
+uses this daemon, and one call lists those of all apps.
 """
 
 from collections.abc import Collection, Sequence
@@ -23,33 +23,33 @@ if TYPE_CHECKING:
     from ._client import Daemon
 
 LABEL_ENDED = "torchx.pytorch.org/ended-app"
-"""On the volume: the app's id."""
+"""Label of the volume: the app's id."""
 LABEL_CAUSE = "torchx.pytorch.org/ended-because"
-"""There: a `Cause`."""
+"""Label of the volume: a `Cause`."""
 LABEL_CONTAINERS = "torchx.pytorch.org/ended-containers"
-"""There: short ids of the containers that had not ended by themselves."""
+"""Label of the volume: short ids of the containers that had not ended by themselves."""
 LABEL_TOKEN = "torchx.pytorch.org/ended-token"
-"""There: differs between volumes, as the daemon gives the old one to who makes it again."""
+"""Label of the volume: unique, because creating a volume again returns the old one."""
 
 Cause = Literal["cancelled", "failed"]
 
 _ANSWER_S = 1.0
-"""How long an order to end containers waits to hear that they have."""
+"""Seconds for which a stop waits for the end of the containers."""
 _GRACE_S = 15.0
-"""How long ending by a signal may take: Docker's grace is 10 s."""
+"""Seconds that ending by a signal may take: Docker's grace period is 10 s."""
 
 logger = get_logger(__name__)
 
 
 def end(daemon: "Daemon", snapshot: AppSnapshot, cause: Cause) -> None:
-    """Asks the daemon to end what has not ended of an app: SIGTERM, after its grace SIGKILL."""
+    """Stops the live containers of an app: SIGTERM, then SIGKILL after the grace period."""
     live = [r for r in snapshot.replicas if not is_terminal(r.state)]
     created = {r.native_id for r in live if r.state is AppState.SUBMITTED}
     ids = [r.native_id for r in live]
     is_new = _mark(daemon, snapshot.app_id, cause, ids)
     stops = stop_all(daemon, ids)
     failures = [stop for stop in stops if isinstance(stop, TorchXError)]
-    # what had ended by itself meanwhile keeps its state, and what refuses to end has none
+    # containers that ended by themselves keep their state, those that cannot be ended have none
     kept = [
         container_id
         for container_id, stop in zip(ids, stops, strict=True)
@@ -67,7 +67,7 @@ def end(daemon: "Daemon", snapshot: AppSnapshot, cause: Cause) -> None:
 
 
 def remove(daemon: "Daemon", snapshot: AppSnapshot) -> None:
-    """Ends what runs of an app, and removes all of it, and the network with the last app."""
+    """Stops and removes all containers of an app, and the network with the last app."""
     live = [r.native_id for r in snapshot.replicas if not is_terminal(r.state)]
     for stop in stop_all(daemon, live):
         if isinstance(stop, TorchXError):
@@ -80,10 +80,10 @@ def remove(daemon: "Daemon", snapshot: AppSnapshot) -> None:
 
 
 def stop_all(daemon: "Daemon", ids: Sequence[str]) -> list[bool | TorchXError]:
-    """Asks the daemon to end containers, and does not wait long for that.
+    """Requests the end of containers, and does not wait long for it.
 
     Returns:
-        For each whether there was something to end, or why it is not ended.
+        For each container, True if it was running, or the error.
     """
     rounds = -(-len(ids) // WORKERS)
     wait_s = max(_ANSWER_S / max(rounds, 1), 0.1)
@@ -98,12 +98,12 @@ def stop_all(daemon: "Daemon", ids: Sequence[str]) -> list[bool | TorchXError]:
 
 
 def _wait_for_end(daemon: "Daemon", container_id: str) -> None:
-    """Returns when the container has ended, or should have."""
+    """Waits until the container has ended, or should have."""
     try:
         with translate_errors(f"wait for container `{container_id[:SHORT_ID_CHARS]}`"):
             daemon.api.wait(container_id, timeout=_GRACE_S)
     except (BackendUnavailable, DockerRefused) as err:
-        logger.debug("%s", err)  # it is gone, or is ended by force next
+        logger.debug("%s", err)  # it is gone, or will be killed next
 
 
 # -- marks ---------------------------------------------------------------------------------------
@@ -112,7 +112,7 @@ _CAUSES: tuple[Cause, ...] = ("cancelled", "failed")
 
 
 def marks(daemon: "Daemon", app_id: str | None = None) -> dict[str, Ended]:
-    """What was asked to end, by app; of one app or of all. One call."""
+    """Returns the recorded ends by app, of one app or of all; one call."""
     label = LABEL_ENDED if app_id is None else f"{LABEL_ENDED}={app_id}"
     answer: dict[str, Any] = with_retries(
         "list volumes", lambda: daemon.api.volumes(filters={"label": [label]})
@@ -131,7 +131,7 @@ def marks(daemon: "Daemon", app_id: str | None = None) -> dict[str, Ended]:
 
 
 def _mark(daemon: "Daemon", app_id: str, cause: Cause, ids: Collection[str]) -> bool:
-    """Records that containers are asked to end; ``False`` if that was recorded before."""
+    """Records the request to end containers; ``False`` if it was recorded before."""
     import uuid
 
     token = uuid.uuid4().hex
@@ -148,7 +148,7 @@ def _mark(daemon: "Daemon", app_id: str, cause: Cause, ids: Collection[str]) -> 
 
 
 def _unmark(daemon: "Daemon", app_id: str, cause: Cause) -> None:
-    """Takes back ``_mark``."""
+    """Undoes ``_mark``."""
     try:
         with translate_errors("remove the record that the app is ended"):
             daemon.api.remove_volume(_mark_name(app_id, cause))
@@ -158,7 +158,7 @@ def _unmark(daemon: "Daemon", app_id: str, cause: Cause) -> None:
 
 
 def _mark_name(app_id: str, cause: Cause) -> str:
-    """Name of the volume: the end of an id is what is unique of it."""
+    """Returns the name of the volume: the end of an id is its unique part."""
     tail = app_id[-100:]
     plain = "".join(c if c.isascii() and (c.isalnum() or c in "_.-") else "_" for c in tail)
     return f"torchx-{cause}-{plain}"

@@ -1,4 +1,4 @@
-"""Waits for what happens to containers, without missing anything between two waits."""
+"""Waits for events of containers, without missing any between two waits."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -12,18 +12,18 @@ if TYPE_CHECKING:
     from ._client import Daemon
 
 EVENT_LAG_NS = 2_000_000_000
-"""How late the daemon may report an event, or show its effect in a list."""
+"""Seconds by which the daemon may report an event, or show its effect, late."""
 _EVENTS = ["start", "die", "destroy", "pause", "unpause"]
 
 Event = tuple[int, str, str]
-"""Time in nanoseconds by the daemon's clock, container, what happened to it."""
+"""Time in nanoseconds by the daemon's clock, container, event."""
 
 
 class EventCursor:
-    """How far the events of an app are known.
+    """The position up to which the events of an app are known.
 
     Args:
-        since_ns: time to begin at, by our clock.
+        since_ns: start time, by our clock.
     """
 
     def __init__(self, since_ns: int) -> None:
@@ -31,7 +31,7 @@ class EventCursor:
         self.handled: set[Event] = set()
 
     def move(self, events: Sequence[Event], skew_ns: int) -> None:
-        """Puts events behind the cursor. Others of nearly the same time may still come."""
+        """Moves the cursor past events. Others of nearly the same time may still arrive."""
         if events:
             self.handled.update(events)
             latest_ns = max(event[0] for event in events)
@@ -43,11 +43,11 @@ class EventCursor:
 def wait_for_event(
     daemon: "Daemon", filters: Mapping[str, str], cursor: EventCursor, timeout_s: float
 ) -> None:
-    """Returns when something happened to containers behind the cursor, and moves that.
+    """Waits for an event after the cursor, and moves the cursor.
 
     Args:
-        filters: which containers, in Docker's words.
-        timeout_s: at the latest after this time.
+        filters: filters of containers, in Docker's syntax.
+        timeout_s: seconds after which it returns anyway.
     """
     skew_ns = daemon.clock_skew_ns()
     since_ns = cursor.since_ns + skew_ns
@@ -65,10 +65,10 @@ def wait_for_event(
 def _events(
     api: Any, filters: Mapping[str, str], between: tuple[int, int], cursor: EventCursor, first: bool
 ) -> list[Event]:
-    """Events in a range of the daemon's time, which may reach into the future.
+    """Returns events in a range of the daemon's time, which may extend into the future.
 
     Args:
-        first: only the first one, as soon as it is there.
+        first: only the first one, as soon as it occurs.
     """
     since_ns, until_ns = between
     events = api.events(

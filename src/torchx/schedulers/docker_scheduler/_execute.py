@@ -1,4 +1,4 @@
-"""Runs commands in containers that run, connected with our terminal."""
+"""Runs commands in running containers, connected to our terminal."""
 
 import os
 import secrets
@@ -21,7 +21,7 @@ logger = get_logger(__name__)
 
 
 def execute(client: Any, container: str, request: ExecRequest) -> int:
-    """Exit code of the command, as a shell tells it.
+    """Runs the command and returns its exit code as a shell reports it.
 
     Raises:
         DockerRefused: if the container does not run any more.
@@ -59,14 +59,14 @@ def execute(client: Any, container: str, request: ExecRequest) -> int:
 
 
 def _exit_code(client: Any, exec_id: str) -> int:
-    with translate_errors("tell how a command ended"):
+    with translate_errors("find out how a command ended"):
         record = client.api.exec_inspect(exec_id)
     code = record.get("ExitCode")
     return _NOT_EXECUTABLE if code is None else int(code)
 
 
 class _Exec:
-    """The connection with one command; its start begins with the object."""
+    """The connection to one command, which starts with this object."""
 
     def __init__(
         self, client: Any, container: str, exec_id: str, request: ExecRequest, mark: str
@@ -116,7 +116,7 @@ class _Exec:
         try:
             self._socket.shutdown(socket.SHUT_WR)
         except OSError as err:
-            logger.debug("the end of the input could not be told: %s", err)
+            logger.debug("the end of the input could not be sent: %s", err)
 
     def resize(self, rows: int, columns: int) -> None:
         try:
@@ -135,5 +135,5 @@ class _Exec:
             self._api.exec_start(made["Id"])
 
     def close(self) -> None:
-        """Lets go of the connection."""
+        """Closes the connection."""
         self._response.close()

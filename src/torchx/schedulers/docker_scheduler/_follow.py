@@ -1,4 +1,4 @@
-"""Follows what containers print, through their restarts."""
+"""Follows the output of containers, across restarts."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -17,12 +17,12 @@ from ._logs import OUTPUTS, LineReader, Source, open_log, read, read_now
 _REOPEN_S = 0.2
 _RESTART_S = 30.0
 _REMEMBERED = 1000
-"""Lines whose repetition is noticed: two outputs may be logged in another order than they have."""
+"""Lines whose repetition is detected: two streams may be logged out of order."""
 _ENDED = ("exited", "dead", "removing")
 
 
 def read_logs(daemon: Daemon, sources: Sequence[Source], query: LogQuery) -> Iterator[LogChunk]:
-    """Lines of these replicas, in the order of time."""
+    """Yields lines of these replicas, by time."""
     if not query.follow:
         return read_now(daemon, sources, query)
     followers = [Follower(daemon, source, query) for source in sources]
@@ -51,14 +51,14 @@ class Follower:
         self._stream: Any = None
         self._closed = False
         self._given: dict[int, int] = {}
-        """How many lines were given, by time; the last ones only."""
+        """Number of lines that were yielded, by time; only the last ones."""
         self._unfinished: list[int] = []
-        """Times of the lines that had no end when the last stream ended."""
+        """Times of the lines that were incomplete when the last stream ended."""
 
     def batches(self) -> Iterator[list[TimedLine]]:
-        """Whole lines as they come; an empty batch when the daemon begins to send them."""
+        """Yields whole lines as they arrive; an empty batch when the daemon starts to send."""
         while not self._closed:
-            # asked first: what was written before the end is read after it
+            # checked first, so that everything written before the end is read
             asked_ns = time.time_ns()
             ended = self._status() in _ENDED
             yield from self._rest() if ended else self._live()
@@ -77,7 +77,7 @@ class Follower:
         return "dead" if record is None else str((record.get("State") or {}).get("Status"))
 
     def _rest(self) -> Iterator[list[TimedLine]]:
-        """What an ended container has printed after what was given."""
+        """Yields the rest of an ended container's output."""
         skip = dict(self._given)
         try:
             for batch in read(self._daemon, self._source, self._remaining()):
@@ -87,7 +87,7 @@ class Follower:
                 raise
 
     def _live(self) -> Iterator[list[TimedLine]]:
-        """One stream of the daemon: it ends with each attempt. Lines without end wait."""
+        """Reads one stream of the daemon, which ends with each attempt. Incomplete lines wait."""
         from docker.types import CancellableStream
 
         skip = dict(self._given)
@@ -113,16 +113,16 @@ class Follower:
         self._unfinished = reader.begun()
 
     def _note(self, batch: Sequence[TimedLine], reader: LineReader) -> None:
-        """Remembers that lines were given."""
+        """Records that lines were yielded."""
         given = self._given
         for written_ns, _ in batch:
             given[written_ns] = given.get(written_ns, 0) + 1
-        # nothing is dropped behind a line that has begun: it is read again from its beginning
+        # nothing after an incomplete line is dropped: it is read again from its start
         if len(given) > 2 * _REMEMBERED and not reader.begun():
             self._given = {at: given[at] for at in sorted(given)[-_REMEMBERED:]}
 
     def _remaining(self) -> LogQuery:
-        """The query without what was given before the lines that are remembered."""
+        """Returns the query without the lines before the recorded ones."""
         times = [*self._given, *self._unfinished]
         return replace(self._query, since_ns=min(times)) if times else self._query
 
@@ -131,9 +131,9 @@ class Follower:
         return until_ns is not None and time.time_ns() >= until_ns
 
     def _wait(self, since_ns: int) -> None:
-        """Returns when there may be more to read."""
+        """Waits until there may be more to read."""
         status = self._status()
-        if status == "running":  # again already, or the stream broke
+        if status == "running":  # running again, or the stream broke
             time.sleep(_REOPEN_S)
         elif status not in _ENDED:
             wait_s = _RESTART_S
@@ -144,7 +144,7 @@ class Follower:
 
 
 def _without(batch: list[TimedLine], skip: "dict[int, int]") -> list[TimedLine]:
-    """The lines without those that were given before, which are taken off ``skip``."""
+    """Returns the lines without those yielded before, which are removed from ``skip``."""
     if not skip:
         return batch
     new = []

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from types import FrameType
 
 _LATE_S = 2.0
-"""How long a create whose answer was lost may take to have its effect."""
+"""Seconds after which a create whose response was lost has taken effect."""
 _ROLLBACK_PAUSES_S = (1.0, 2.0, 4.0)
 
 logger = get_logger(__name__)
 
 
 def launch(daemon: Daemon, job: DockerJob) -> None:
-    """Creates every container, then starts them all; on any failure none of them stays.
+    """Creates every container, then starts them all; on any failure removes them.
 
     Raises:
         JobStartError: if an image is missing, or Docker refuses a container.
@@ -55,13 +55,13 @@ def launch(daemon: Daemon, job: DockerJob) -> None:
 
 
 def pull_images(daemon: Daemon, images: Sequence[str], quiet: bool = False) -> None:
-    """Pulls each image once; what cannot be pulled must be there.
+    """Pulls each image once; images that cannot be pulled must exist locally.
 
     Args:
         quiet: do not show the progress.
 
     Raises:
-        JobStartError: for an image that is not there and cannot be pulled.
+        JobStartError: for a missing image that cannot be pulled.
     """
     for image in dict.fromkeys(images):
         if not image:
@@ -73,7 +73,7 @@ def pull_images(daemon: Daemon, images: Sequence[str], quiet: bool = False) -> N
                 raise JobStartError(msg)
             continue
         if "@sha256:" in image and daemon.image_name(image) is not None:
-            continue  # what a digest names does not change
+            continue  # an image with a digest does not change
         logger.info("pulling image `%s`", image)
         try:
             pull(daemon.client, image, sys.stderr if sys.stderr.isatty() and not quiet else None)
@@ -84,10 +84,10 @@ def pull_images(daemon: Daemon, images: Sequence[str], quiet: bool = False) -> N
 
 
 def _create(daemon: Daemon, containers: Sequence[DockerContainer]) -> list[str]:
-    """Ids of the created containers, in order.
+    """Creates the containers and returns their ids, in order.
 
-    The first replica of each role is created alone: their order is how the order of the roles is
-    known afterwards.
+    The first replica of each role is created alone: the order of the roles is read back from their
+    order.
     """
     launcher = identity()
 
@@ -120,14 +120,14 @@ def _start(daemon: Daemon, ids: Sequence[str], containers: Sequence[DockerContai
         except DockerRefused as err:
             if f"network {NETWORK} not found" not in str(err):
                 raise
-            ensure_network(daemon.client)  # removed with the last app by someone else's delete
+            ensure_network(daemon.client)  # removed with the last app by another process
             daemon.start(ids[i], name)
 
     in_parallel(start, range(len(ids)))
 
 
 def _rollback(daemon: Daemon, app_id: str, outcome_unknown: bool) -> None:
-    """Removes what was created of an app."""
+    """Removes all created containers of an app."""
     try:
         with_retries(lambda: daemon.remove_all(app_id), _ROLLBACK_PAUSES_S, _is_ours)
         if outcome_unknown:
@@ -144,7 +144,7 @@ def _rollback(daemon: Daemon, app_id: str, outcome_unknown: bool) -> None:
 
 
 def _is_ours(err: Exception) -> bool:
-    """What the daemon refuses now, such as to remove a file system in use, it may do soon."""
+    """Returns True for a refusal that may be temporary, such as a file system in use."""
     return isinstance(err, TorchXError)
 
 
@@ -161,13 +161,13 @@ class _Signals:
         self.ignored = False
 
     def ignore(self) -> None:
-        """From now on SIGINT and SIGTERM have no effect."""
+        """Ignores SIGINT and SIGTERM from now on."""
         self.ignored = True
 
 
 @contextmanager
 def _ending_signals_wait() -> Iterator[_Signals]:
-    """Makes SIGTERM an exception too, and lets a clean-up end in peace."""
+    """Makes SIGTERM an exception, too, and protects the cleanup from signals."""
     import signal
 
     signals = _Signals()
@@ -183,7 +183,7 @@ def _ending_signals_wait() -> Iterator[_Signals]:
         signals.ignore()
         if callable(handler):
             handler(number, frame)
-            signals.ignored = False  # it did not raise: it only took note
+            signals.ignored = False  # it did not raise, but only recorded the signal
         else:
             raise SystemExit(128 + number)
 

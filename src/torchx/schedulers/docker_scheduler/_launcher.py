@@ -1,21 +1,21 @@
-"""The process that launches an app: others must know whether it still may start containers."""
+"""The process that launches an app: others must know whether it may still start containers."""
 
 import os
 
 START_S = 1800
-"""How long after its creation a container may be started, whoever launches it."""
+"""Seconds after its creation during which a container may be started."""
 
 
 def identity() -> str:
-    """Names this process among all of this machine since it was switched on, containers apart.
+    """Identifies this process among all on this machine since boot, within one container.
 
-    Empty where the system does not tell.
+    Empty if the system does not provide it.
     """
     return _identity(os.getpid())
 
 
 def may_start(launcher: str, created_s: int, now_s: float) -> bool:
-    """Whether a container that was only created may still be started.
+    """Returns True if a container that was only created may still be started.
 
     Args:
         launcher: label of the container.
@@ -25,12 +25,12 @@ def may_start(launcher: str, created_s: int, now_s: float) -> bool:
         return False
     boot, namespace, pid, _ = [*launcher.split(":"), "", "", "", ""][:4]
     if f"{boot}:{namespace}" != _machine() or not pid.isdigit():
-        return True  # a launcher elsewhere
+        return True  # a launcher on another machine
     return _identity(int(pid)) == launcher
 
 
 def _machine() -> str:
-    """This boot of this machine, and the namespace in which process ids are counted."""
+    """Returns the boot id of this machine, and the namespace of process ids."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             boot = file.read().strip()
@@ -40,10 +40,10 @@ def _machine() -> str:
 
 
 def _identity(pid: int) -> str:
-    """A process with the time of its start; empty if it has ended, or cannot be told."""
+    """Identifies a process by id and start time; empty if it has ended or is unknown."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            # the command's name stands in parentheses and may hold any character
+            # the command's name is in parentheses and may have any character
             fields = file.read().rpartition(b")")[2].split()
     except OSError:
         return ""

@@ -1,4 +1,4 @@
-"""Reads what containers have printed: whole lines with their times."""
+"""Reads the output of containers: whole lines with their times."""
 
 import time
 from collections import deque
@@ -21,7 +21,7 @@ _STAMP_CHARS = 30
 _CONNECT_S = 10.0
 _SOCKET_SLACK_S = 0.5
 _MORE_ENTRIES = 4
-"""How many entries of the log are read for each line that is wanted of its end."""
+"""Log entries that are read for each requested last line."""
 _STDOUT, _STDERR = 1, 2
 OUTPUTS = {
     Stream.STDOUT: frozenset({_STDOUT}),
@@ -31,7 +31,7 @@ OUTPUTS = {
 
 
 class Source:
-    """What one replica prints.
+    """The output of one replica.
 
     Args:
         order: breaks ties of time between replicas.
@@ -46,7 +46,7 @@ class Source:
 
 
 def sources_of(snapshot: AppSnapshot, replicas: Sequence[ReplicaKey]) -> list[Source]:
-    """What to read of these replicas.
+    """Returns the sources of these replicas.
 
     Raises:
         LogsNotFound: if a replica has several containers, made by hand.
@@ -61,17 +61,17 @@ def sources_of(snapshot: AppSnapshot, replicas: Sequence[ReplicaKey]) -> list[So
 
 
 def several_containers(app_id: str, role: str, k: int) -> str:
-    """The message for a replica of which it is not clear which container it is."""
+    """Returns the message for a replica with several containers."""
     return f"app `{app_id}` has several containers for replica `{role}/{k}`: remove all but one"
 
 
 def read_now(daemon: Daemon, sources: Sequence[Source], query: LogQuery) -> Iterator[LogChunk]:
-    """What there is now of some replicas, in the order of time."""
+    """Yields the current lines of some replicas, by time."""
     return merge_batches([(source.key, read(daemon, source, query)) for source in sources])
 
 
 def read(daemon: Daemon, source: Source, query: LogQuery) -> Iterator[list[TimedLine]]:
-    """Batches of the lines that there are now; of those of ``tail`` if there is one."""
+    """Yields batches of the current lines, or of the last ones for ``tail``."""
     if query.tail is None:
         yield from _read_all(daemon, source, query)
         return
@@ -96,7 +96,7 @@ def _read_all(daemon: Daemon, source: Source, query: LogQuery) -> Iterator[list[
 
 
 def _blocks(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Pieces put together: the daemon sends each line in one of its own."""
+    """Joins pieces: the daemon sends each line separately."""
     parts: list[bytes] = []
     size = 0
     for piece in pieces:
@@ -111,9 +111,9 @@ def _blocks(pieces: Iterable[bytes]) -> Iterator[bytes]:
 def _read_end(
     daemon: Daemon, source: Source, query: LogQuery, count: int
 ) -> "Sequence[TimedLine] | None":
-    """At least the last lines, from the end of the log; ``None`` if these are not there.
+    """Returns at least the last lines, from the end of the log; ``None`` if not found there.
 
-    Docker counts pieces of long lines, and those of both outputs, whichever is asked for.
+    Docker counts pieces of long lines, and of both streams, whichever is requested.
     """
     entries = _MORE_ENTRIES * count
     both = replace(query, stream=Stream.COMBINED, tail=entries)
@@ -129,14 +129,14 @@ def _read_end(
     if reader.entries < entries:
         return lines  # the whole log
     for output in outputs:
-        # the first line of each output may lack its beginning
+        # the first line of each stream may lack its start
         for line in LineReader(frozenset({output})).feed(data)[:1]:
             lines.remove(line)
     return lines if len(lines) >= count else None
 
 
 def open_log(daemon: Daemon, source: Source, query: LogQuery, follow: bool) -> Any:
-    """The daemon's answer, which streams."""
+    """Returns the daemon's streaming response."""
     api = daemon.api
     url = f"{api.base_url}/v{api.api_version}/containers/{source.container_id}/logs"
     outputs = OUTPUTS[query.stream]
@@ -152,7 +152,7 @@ def open_log(daemon: Daemon, source: Source, query: LogQuery, follow: bool) -> A
         params["since"] = as_seconds(query.since_ns)
     if query.until_ns is not None:
         params["until"] = as_seconds(query.until_ns)
-        if follow:  # the daemon looks at the time only when there is a line
+        if follow:  # the daemon checks the time only when there is a line
             read_s = max(0.0, (query.until_ns - time.time_ns()) / 1e9) + _SOCKET_SLACK_S
     doing = _reading(source)
     response = with_retries(
@@ -170,28 +170,28 @@ def _reading(source: Source) -> str:
 
 
 class LineReader:
-    """Puts lines together from Docker's stream, however its bytes come.
+    """Assembles lines from Docker's stream, in chunks of any size.
 
-    It is a sequence of messages of one output each; a long line is cut into several, with those of
-    the other output between. https://docs.docker.com/reference/api/engine/, "Attach to a
-    container", says how messages are framed.
+    It is a sequence of messages, each of one output stream; a long line is split into several,
+    interleaved with those of the other stream. https://docs.docker.com/reference/api/engine/,
+    "Attach to a container", says how messages are framed.
 
     Args:
-        outputs: numbers of the outputs that are wanted.
+        outputs: numbers of the requested streams.
     """
 
     def __init__(self, outputs: "frozenset[int]") -> None:
         self.entries = 0
-        """How many messages there were, of all outputs."""
+        """Number of messages, of all streams."""
         self._outputs = outputs
         self._held = b""
         self._begun: dict[int, tuple[int, list[bytes]]] = {}
-        """Lines that have begun, by output."""
+        """Incomplete lines, by stream."""
         self._second = b"none yet"
         self._second_ns = 0
 
     def feed(self, data: bytes) -> list[TimedLine]:
-        """The lines that end in these bytes."""
+        """Returns the lines completed by these bytes."""
         if self._held:
             data = self._held + data
         lines: list[TimedLine] = []
@@ -219,7 +219,7 @@ class LineReader:
         return lines
 
     def _add(self, output: int, stamp: bytes, text: bytes) -> TimedLine | None:
-        """Takes a piece of a line; gives the line if it ends."""
+        """Adds a piece of a line; returns the line if it is complete."""
         begun = self._begun.get(output)
         if begun is None:
             if text:
@@ -232,17 +232,17 @@ class LineReader:
         return begun[0], b"".join(begun[1])
 
     def begun(self) -> list[int]:
-        """Times of the lines that have no end yet."""
+        """Returns the times of incomplete lines."""
         return [written_ns for written_ns, _ in self._begun.values()]
 
     def rest(self) -> list[TimedLine]:
-        """Lines that have no end; call it when there is nothing more to come."""
+        """Returns incomplete lines; call it at the end of the stream."""
         lines = sorted((written_ns, b"".join(parts)) for written_ns, parts in self._begun.values())
         self._begun.clear()
         return lines
 
     def _time(self, stamp: bytes) -> int:
-        """Nanoseconds since the epoch; seconds are parsed once."""
+        """Parses a time to nanoseconds since the epoch; seconds are cached."""
         if not stamp.startswith(self._second):
             self._second = stamp[:19]
             self._second_ns = parse_ns(self._second.decode("ascii", "replace")) or 0

@@ -24,10 +24,10 @@ logger = get_logger(__name__)
 
 
 def ensure_network(client: Any = None) -> None:
-    """Makes the bridge network on which replicas find each other, unless it is there.
+    """Creates the bridge network on which replicas find each other, unless it exists.
 
     Args:
-        client: of Docker's SDK; ``None`` for one from the environment.
+        client: client of Docker's SDK; ``None`` for one from the environment.
     """
     if client is None:
         client = connect()
@@ -43,13 +43,13 @@ def ensure_network(client: Any = None) -> None:
                     labels={LABEL_VERSION: __version__},
                 )
             except Exception as err:
-                # only an answer of the daemon has a text like this
+                # only a response of the daemon has this text
                 if "already exists" not in str(err):
                     raise
 
 
 def remove_network(daemon: "Daemon") -> None:
-    """Removes our network if nothing of ours is left that could use it."""
+    """Removes our network if no container of ours is left that could use it."""
     try:
         with _network_lock():
             if daemon.containers():
@@ -59,25 +59,25 @@ def remove_network(daemon: "Daemon") -> None:
             for network in ours:
                 with translate_errors(f"remove network `{NETWORK}`"):
                     daemon.api.remove_network(network["Id"])
-    except DockerRefused as err:  # someone else's container is on it
+    except DockerRefused as err:  # a container of someone else uses it
         logger.debug("network `%s` is kept: %s", NETWORK, err)
 
 
 @contextmanager
 def _network_lock() -> Iterator[None]:
-    """One process at a time: the daemon may make two networks of one name at once."""
+    """Lets one process in at a time: the daemon may create two networks of one name."""
     import tempfile
 
     path = os.path.join(tempfile.gettempdir(), _LOCK)
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # another user's file can be locked too
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # another user's file can be locked, too
     except FileNotFoundError:
         fd = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         deadline = time.monotonic() + _LOCK_S
         while not try_lock(fd):
             if time.monotonic() >= deadline:
-                msg = f"`{path}` is locked for {_LOCK_S} s: who holds it? (`fuser`)"
+                msg = f"`{path}` is locked for {_LOCK_S} s: see who holds it with `fuser`"
                 raise BackendUnavailable(msg)
             time.sleep(0.05)
         yield

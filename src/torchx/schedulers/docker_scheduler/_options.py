@@ -17,5 +17,5 @@ class Opts(StructuredOpts):
     """Give the containers all rights on this machine, for tools that need it."""
 
     on_failure: str = "end"
-    """What becomes of the other replicas when one has failed for good: `end` ends them, as long
+    """What happens to the other replicas when one has failed for good: `end` ends them, as long
     as `torchx run` or `Runner.wait` waits for the job; `wait` lets them go on."""

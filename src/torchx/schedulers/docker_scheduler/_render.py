@@ -1,7 +1,7 @@
-"""The request of an app as YAML.
+"""Renders the request of an app as YAML.
 
-The text is PyYAML's, which takes 0.7 ms for each container. The containers of a role are nearly
-the same, so entries that recur are rendered once: 10,000 containers take 0.2 s in place of 6.6.
+The text is that of PyYAML, which takes 0.7 ms for each container. The containers of a role are
+nearly equal, so repeated entries are rendered once: 10,000 containers take 0.2 s instead of 6.6.
 """
 
 import re
@@ -12,20 +12,20 @@ if TYPE_CHECKING:
     from ._request import DockerJob
 
 _PLAIN = re.compile(r"[A-Za-z](?:[A-Za-z0-9_./:=,+@-]*[A-Za-z0-9_./=,+@-])?", re.ASCII)
-"""Text that YAML writes as it is, unless it is one of its own words."""
+"""Text that YAML writes unquoted, unless it is a reserved word."""
 _WORDS = frozenset({"true", "false", "yes", "no", "on", "off", "null"})
 _LONG_KEY = 100
-"""From somewhere above this length on YAML writes keys in another way."""
+"""Somewhere above this length YAML writes keys differently."""
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,8}", re.ASCII)
-"""Text that YAML quotes, as it would be a number."""
+"""Text that YAML quotes because it looks like a number."""
 
 
 class _Quoted(str):
-    """Text that YAML writes as JSON does, so that the secrets in it are found and masked."""
+    """Text that is written as in JSON, so that secrets in it are found and masked."""
 
 
 def render_request(job: "DockerJob") -> str:
-    """The containers as YAML."""
+    """Renders the containers as YAML."""
     if not job.containers:
         return "[]\n"
     writer = _Writer()
@@ -36,7 +36,7 @@ def render_request(job: "DockerJob") -> str:
 
 
 class _Writer:
-    """Writes the containers of one app."""
+    """Renders the containers of one app."""
 
     def __init__(self) -> None:
         self._dumper = _dumper()
@@ -47,7 +47,7 @@ class _Writer:
         return f"- {text[2:]}"
 
     def _entry(self, key: str, value: object) -> str:
-        """Lines of one entry, behind two spaces."""
+        """Renders one entry, indented by two spaces."""
         if not value or not _is_plain_key(key):
             return self._dumped(key, value)
         if isinstance(value, dict):
@@ -62,21 +62,21 @@ class _Writer:
         return f"  {key}:\n{''.join(items)}"
 
     def _pair(self, key: str, name: object, value: object) -> str:
-        """The lines of one pair of a mapping."""
+        """Renders one pair of a mapping."""
         text = _scalar(value) if _is_plain_key(name) else None
         if text is not None:
             return f"    {name}: {text}\n"
         return self._dumped(key, {name: value}).partition("\n")[2]
 
     def _element(self, key: str, value: object) -> str:
-        """The lines of one element of a list."""
+        """Renders one element of a list."""
         text = _scalar(value)
         if text is not None:
             return f"  - {text}\n"
         return self._dumped(key, [value]).partition("\n")[2]
 
     def _dumped(self, key: str, value: object) -> str:
-        """What PyYAML makes of an entry, behind two spaces."""
+        """Renders an entry with PyYAML, indented by two spaces."""
         known = (key, type(value), repr(value))
         text = self._known.get(known)
         if text is None:
@@ -102,7 +102,7 @@ def _is_plain_key(text: object) -> bool:
 
 
 def _scalar(value: object) -> str | None:
-    """What YAML makes of a text; ``None`` where only PyYAML knows."""
+    """Renders a scalar; ``None`` if that needs PyYAML."""
     if _is_plain(value):
         return str(value)
     if type(value) is str and _NUMBER.fullmatch(value):
@@ -119,7 +119,7 @@ def _quoted(value: object) -> object:
 
 
 def _dumper() -> Any:
-    """A dumper that writes what a user put into the request in whatever type, in full."""
+    """Returns a dumper that writes a user's objects of any type, in full."""
     import yaml
 
     class Dumper(yaml.SafeDumper):

@@ -31,17 +31,17 @@ LABEL_ROLE_NAME: str = "torchx.pytorch.org/role-name"
 LABEL_REPLICA_ID: str = "torchx.pytorch.org/replica-id"
 LABEL_ON_FAILURE: str = "torchx.pytorch.org/on-failure"
 LABEL_MAX_RETRIES: str = "torchx.pytorch.org/max-retries"
-"""Only where there are any: the restarts of other containers need not be asked for."""
+"""Set only if there are retries: restarts of other containers need not be queried."""
 LABEL_LAUNCHER: str = "torchx.pytorch.org/launcher"
-"""The process that starts the container; added when that happens."""
+"""The process that starts the container; added at the start."""
 NETWORK = "torchx"
 """Name of the bridge network on which the replicas find each other by name."""
 RANK0_ENV = ENV_TORCHX_RANK0_HOST
 
 _PART_CHARS = 30
-"""What is kept of the app's id (its end) and of the role's name (its beginning) in a name."""
+"""Characters kept of the app's id (its end) and of the role's name (its start)."""
 _NAME_CHARS = 63
-"""Bound of a host name that can be resolved: one label of DNS."""
+"""Most characters of a resolvable host name: one DNS label."""
 _NAME = re.compile("[A-Za-z0-9_.-]+")
 
 logger = get_logger(__name__)
@@ -63,9 +63,9 @@ class DockerJob:
     app_id: str
     containers: list[DockerContainer]
     images_to_push: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """Images that are made in a registry: repository and tag of each, by its name."""
+    """Images built in a registry: repository and tag of each, by name."""
     quiet: bool = False
-    """Whether the progress of pulls is not shown."""
+    """True to hide the progress of pulls."""
 
     def __repr__(self) -> str:
         return render_request(self)
@@ -74,13 +74,13 @@ class DockerJob:
 
 
 def build_request(app: AppDef, app_id: str, opts: Opts, environ: Mapping[str, str]) -> DockerJob:
-    """Builds the request of an app; the app is left as it is.
+    """Builds the request of an app, which is not changed.
 
     Args:
         environ: environment that ``copy_env`` copies from.
 
     Raises:
-        InvalidInput: if names of containers would be invalid or the same, or for an option.
+        InvalidInput: if names of containers would be invalid or equal, or for an invalid option.
     """
     _warn_of_retries(app)
     env = {**_copied(opts.copy_env or (), environ), **(opts.env or {})}
@@ -114,7 +114,7 @@ def build_request(app: AppDef, app_id: str, opts: Opts, environ: Mapping[str, st
 
 
 def container_name(app_id: str, role_name: str, replica: int) -> str:
-    """Name of a replica's container, which is its host name as well.
+    """Returns the name of a replica's container, which is also its host name.
 
     >>> container_name("job-x1", "trainer", 1)
     'job-x1-trainer-1'
@@ -129,10 +129,10 @@ def container_name(app_id: str, role_name: str, replica: int) -> str:
 
 
 def _names(app: AppDef, app_id: str) -> dict[tuple[str, int], str]:
-    """Names of the containers by role and replica.
+    """Returns the names of the containers by role and replica.
 
     Raises:
-        InvalidInput: if Docker would refuse one, or two are the same.
+        InvalidInput: if Docker would refuse one, or two are equal.
     """
     owners: dict[str, str] = {}
     names = {}
@@ -173,7 +173,7 @@ def _warn_of_retries(app: AppDef) -> None:
 
 
 def _copied(patterns: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables whose names match one of the patterns."""
+    """Returns the variables whose names match one of the patterns."""
     if not patterns:
         return {}
     from fnmatch import fnmatchcase
@@ -186,7 +186,7 @@ def _copied(patterns: Sequence[str], environ: Mapping[str, str]) -> dict[str, st
 
 
 def _check_env(env: Mapping[str, object]) -> None:
-    """Refuses what the options add; what roles have was checked before."""
+    """Refuses invalid variables from options; those of roles were checked before."""
     for name, value in env.items():
         if not name or "=" in name or "\0" in name or not isinstance(value, str) or "\0" in value:
             msg = (
@@ -197,20 +197,20 @@ def _check_env(env: Mapping[str, object]) -> None:
 
 
 def _of_role(role: Role) -> dict[str, object]:
-    """What the containers of all replicas of a role have."""
+    """Returns the fields shared by the containers of a role."""
     mounts, devices = _mounts(role)
     return {"mounts": mounts, "devices": devices, **_limits(role)}
 
 
 def _copy(value: Any) -> Any:
-    """Replicas share nothing, so that the request of each can be adjusted."""
+    """Copies a value, so that the request of each replica can be adjusted."""
     if isinstance(value, dict):
         return {key: _copy(item) for key, item in value.items()}
     return [_copy(item) for item in value] if isinstance(value, list) else value
 
 
 def _mounts(role: Role) -> tuple[list[dict[str, object]], list[str]]:
-    """Mounts and devices in the shape of Docker's API, where the SDK's types are dicts too."""
+    """Builds mounts and devices for Docker's API, where the SDK's types are dicts, too."""
     mounts: list[dict[str, object]] = []
     devices: list[str] = []
     for mount in [*role.mounts, *get_device_mounts(role.resource.devices)]:
@@ -235,13 +235,13 @@ def _mount(kind: str, source: str, target: str, read_only: bool) -> dict[str, ob
 
 
 def _limits(role: Role) -> dict[str, object]:
-    """What the resource and the retries of a role ask for; nothing for what they leave open."""
+    """Returns the limits from a role's resource and retries; omits unset ones."""
     resource = role.resource
     limits: dict[str, object] = {}
     if role.max_retries > 0:
         limits["restart_policy"] = {"Name": "on-failure", "MaximumRetryCount": role.max_retries}
     if resource.memMB >= 0:
-        # without its own size /dev/shm has 64 MB, too little for data loaders
+        # the default of /dev/shm is 64 MB, too little for data loaders
         limits["mem_limit"] = limits["shm_size"] = f"{int(resource.memMB)}m"
     if resource.cpu >= 0:
         limits["nano_cpus"] = int(resource.cpu * 1e9)

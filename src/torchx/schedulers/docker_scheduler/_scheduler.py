@@ -34,10 +34,11 @@ if TYPE_CHECKING:
 
 
 class DockerScheduler(SdkContainers, DockerWorkspaceMixin, Scheduler[Opts]):
-    """Runs apps on the local Docker daemon, which also keeps all that is known of them.
+    """Runs apps on the local Docker daemon, which also stores their state.
 
     Args:
-        docker_client: of Docker's SDK; ``None`` for one from the environment, made on first use.
+        docker_client: client of Docker's SDK; ``None`` creates one from the environment on first
+            use.
     """
 
     features = SchedulerFeatures(
@@ -52,7 +53,7 @@ class DockerScheduler(SdkContainers, DockerWorkspaceMixin, Scheduler[Opts]):
         event_wait=True,
         execute=True,
     )
-    # an image that this daemon has built need not go through a registry
+    # images built by this daemon need no registry
     _runs_elsewhere = False
     # of the class, for schedulers that are made without `__init__` (NeMo-Run)
     _given_client: Any = None
@@ -91,7 +92,7 @@ class DockerScheduler(SdkContainers, DockerWorkspaceMixin, Scheduler[Opts]):
         return Opts.as_runopts()
 
     def _validate(self, app: AppDef, scheduler: str, cfg: object = None) -> None:
-        """A role without a resource is accepted: its containers have no limits."""
+        """Accepts a role without a resource: its containers have no limits."""
 
     def _submit_dryrun(self, app: AppDef, cfg: Opts) -> AppDryRunInfo[DockerJob]:
         opts = cfg if isinstance(cfg, Opts) else Opts()  # a client's own object (NeMo-Run)
@@ -101,7 +102,7 @@ class DockerScheduler(SdkContainers, DockerWorkspaceMixin, Scheduler[Opts]):
         return AppDryRunInfo(job, render_request)
 
     def schedule(self, dryrun_info: AppDryRunInfo[DockerJob]) -> str:
-        """Starts every container, or none; returns once all run.
+        """Starts every container, or none; returns when all are running.
 
         Raises:
             JobStartError: if an image is missing, or Docker refuses a container.
@@ -115,28 +116,28 @@ class DockerScheduler(SdkContainers, DockerWorkspaceMixin, Scheduler[Opts]):
     # -- looking ----------------------------------------------------------------------------
 
     def look(self, app_id: str) -> AppSnapshot | None:
-        """State and replicas of an app; ``None`` if there are no containers of it."""
+        """Returns state and replicas of an app; ``None`` if it has no containers."""
         return self._daemon.look(app_id)
 
     def look_all(self, cfg: Mapping[str, CfgVal] | None = None) -> Iterable[AppSnapshot]:
-        """All apps of this daemon, the latest first."""
+        """Returns all apps of this daemon, latest first."""
         return self._daemon.look_all()
 
     def look_many(self, app_ids: Sequence[str]) -> Mapping[str, AppSnapshot]:
-        """Of one app by a question about it, of more from the list of all."""
+        """Queries one app by itself, and several with the list of all."""
         if len(app_ids) < 2:
             return super().look_many(app_ids)
         wanted = {*app_ids}
         return {app.app_id: app for app in self._daemon.look_all() if app.app_id in wanted}
 
     def wait_for_change(self, app_id: str, timeout_s: float) -> None:
-        """Returns as soon as something happened to a container, at the latest after the time."""
+        """Returns after the next event of a container, at the latest after the timeout."""
         daemon = self._daemon
         cursor = daemon.cursors.setdefault(app_id, EventCursor(time.time_ns()))
         wait_for_event(daemon, {"label": f"{LABEL_APP_ID}={app_id}"}, cursor, timeout_s)
 
     def wait_for_any_change(self, timeout_s: float) -> None:
-        """Returns as soon as something happened to a container of TorchX."""
+        """Returns after the next event of any container of TorchX."""
         daemon = self._daemon
         cursor = daemon.cursors.setdefault("", EventCursor(time.time_ns()))
         wait_for_event(daemon, {"label": LABEL_APP_ID}, cursor, timeout_s)
@@ -144,23 +145,23 @@ class DockerScheduler(SdkContainers, DockerWorkspaceMixin, Scheduler[Opts]):
     def read_logs(
         self, snapshot: AppSnapshot, replicas: Sequence[ReplicaKey], query: LogQuery
     ) -> Iterator[LogChunk]:
-        """Lines of these replicas in the order of time; all attempts of a replica are one."""
+        """Yields lines of these replicas by time; attempts of a replica are not separated."""
         return _follow.read_logs(self._daemon, _logs.sources_of(snapshot, replicas), query)
 
     def checkups(self, configured: "Configured | None" = None) -> "Sequence[Checkup]":
-        """What jobs here need."""
+        """Returns the checks of what jobs in containers need."""
         from ._checkups import checkups
 
         return checkups(configured)
 
     def cause_rules(self) -> "Sequence[Rule]":
-        """What the words of this backend mean."""
+        """Returns the rules for Docker's messages."""
         from ._causes import RULES
 
         return RULES
 
     def refusal_rules(self) -> "Sequence[Rule]":
-        """What the words of this backend for refusing a launch mean."""
+        """Returns the rules for refusals by Docker."""
         from ._causes import REFUSALS
 
         return REFUSALS
@@ -189,5 +190,5 @@ class DockerScheduler(SdkContainers, DockerWorkspaceMixin, Scheduler[Opts]):
 
 
 def create_scheduler(session_name: str, **kwargs: object) -> DockerScheduler:
-    """Makes the scheduler; unknown keywords are ignored, since all factories get the same."""
+    """Creates the scheduler; unknown keywords are ignored, because all factories get the same."""
     return DockerScheduler(session_name)

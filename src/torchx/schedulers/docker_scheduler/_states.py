@@ -1,4 +1,4 @@
-"""Docker's records of containers as snapshots of apps."""
+"""Converts Docker's records of containers to snapshots of apps."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,16 +26,16 @@ CONTAINER_STATE: dict[str, AppState] = {
     "removing": AppState.PENDING,
     "dead": AppState.FAILED,
 }
-"""States of containers; for one that ``exited`` its exit code decides."""
+"""States of containers; for ``exited`` the exit code decides."""
 
 UNKNOWN_IMAGE = "<UNKNOWN>"
 SHORT_ID_CHARS = 12
-"""How much of a container's id is noted in marks."""
+"""Characters of a container's id in marks."""
 
 
 @dataclass(frozen=True)
 class Container:
-    """One row of Docker's list of containers."""
+    """A row of Docker's list of containers."""
 
     id: str
     name: str
@@ -44,14 +44,14 @@ class Container:
     replica: int
     status: str
     exit_code: int | None
-    """As Docker counts; ``None`` while it has none, or the list does not tell."""
+    """Docker's exit code; ``None`` while it runs, or if the list does not have it."""
     image_id: str
     created_s: int = 0
     """Seconds since the epoch, by the daemon's clock."""
     retried: bool = False
     ends_on_failure: bool = False
     launcher: str = ""
-    """Label of the process that starts it."""
+    """Label with the process that starts it."""
 
     @property
     def ended(self) -> bool:
@@ -60,7 +60,7 @@ class Container:
 
 @dataclass(frozen=True)
 class Details:
-    """What only Docker's record of a single container says."""
+    """The fields that only Docker's record of a single container has."""
 
     exit_code: int = 0
     oom_killed: bool = False
@@ -68,7 +68,7 @@ class Details:
     """Why the container could not be started."""
     started_ns: int | None = None
     ended_ns: int | None = None
-    """When it ended last, also if it runs again."""
+    """When it last ended, also if it runs again."""
     restarts: int = 0
     memory_bytes: int = 0
     """Limit; 0 for none."""
@@ -76,18 +76,18 @@ class Details:
 
 @dataclass(frozen=True)
 class Ended:
-    """What of an app was asked to end."""
+    """The recorded ends of an app."""
 
     cancelled: bool = False
-    """A user asked for it."""
+    """True if a user requested it."""
     failed: bool = False
-    """A replica had failed for good, which ends the others."""
+    """True if a replica had failed for good, which ends the others."""
     ids: frozenset[str] = frozenset()
     """Short ids of the containers that had not ended by themselves."""
 
 
 def parse_container(row: Mapping[str, Any]) -> Container | None:
-    """Reads a row of the list; ``None`` if it is not one of ours after all."""
+    """Parses a row of the list; ``None`` if it is not one of ours."""
     labels = row.get("Labels") or {}
     replica = labels.get(LABEL_REPLICA_ID, "")
     if not (replica.isascii() and replica.isdigit()) or LABEL_ROLE_NAME not in labels:
@@ -110,7 +110,7 @@ def parse_container(row: Mapping[str, Any]) -> Container | None:
 
 
 def parse_exit_code(status: str) -> int | None:
-    """Reads ``Exited (137) 2 hours ago``; anything else says nothing.
+    """Parses ``Exited (137) 2 hours ago``; ``None`` for any other status.
 
     >>> parse_exit_code("Exited (137) 2 hours ago")
     137
@@ -123,7 +123,7 @@ def parse_exit_code(status: str) -> int | None:
 
 
 def parse_details(record: Mapping[str, Any]) -> Details:
-    """Reads what ``inspect`` says of one container."""
+    """Parses the result of ``inspect`` for one container."""
     state = record.get("State") or {}
     host = record.get("HostConfig") or {}
     return Details(
@@ -138,7 +138,7 @@ def parse_details(record: Mapping[str, Any]) -> Details:
 
 
 def needs_details(container: Container) -> bool:
-    """Whether the list does not say enough of a container."""
+    """Returns True if the list does not have enough information about a container."""
     return container.retried or (container.ended and container.exit_code != 0)
 
 
@@ -148,12 +148,12 @@ def container_state(
     ended: Iterable[str] = (),
     abandoned: bool = False,
 ) -> AppState:
-    """State of a replica.
+    """Returns the state of a replica.
 
     Args:
-        exit_code: of the container.
-        ended: short ids of the containers that were asked to end.
-        abandoned: nobody will start a container that was only created.
+        exit_code: exit code of the container.
+        ended: short ids of the containers whose end was requested.
+        abandoned: True if nobody will start a container that was only created.
     """
     status = container.status
     if status in ("exited", "dead", "created") and container.id[:SHORT_ID_CHARS] in ended:
@@ -166,11 +166,11 @@ def container_state(
 
 
 def by_role(containers: Sequence[Container]) -> dict[str, list[Container]]:
-    """The containers of an app in the order of its roles and replicas.
+    """Groups the containers of an app in the order of its roles and replicas.
 
     Args:
-        containers: in Docker's order, the one that was created last first. Of each role replica 0
-            is created first, role after role.
+        containers: in Docker's order, newest first. Replica 0 of each role is created first, role
+            after role.
     """
     roles: dict[str, list[Container]] = {}
     for container in reversed(containers):
@@ -190,13 +190,13 @@ def build_snapshot(
     ended: Ended,
     abandoned: bool,
 ) -> AppSnapshot:
-    """The snapshot of an app.
+    """Builds the snapshot of an app.
 
     Args:
-        containers: all of the app, in Docker's order.
-        details: by id, as far as they were asked for.
+        containers: all containers of the app, in Docker's order.
+        details: records by id, as far as they were requested.
         images: name of each image, by its id.
-        abandoned: nobody will start the containers that were only created.
+        abandoned: True if nobody will start the containers that were only created.
     """
     roles = by_role(containers)
     return AppSnapshot(
@@ -247,7 +247,7 @@ def _replica(
 
 
 def _reason(container: Container, details: Details) -> str:
-    """Why a container failed, as far as its exit code does not say it."""
+    """Returns why a container failed, beyond its exit code."""
     if details.error:
         return f"could not be started: {details.error}"
     if container.status == "created":
@@ -263,7 +263,7 @@ def _reason(container: Container, details: Details) -> str:
 def _start_message(
     app_id: str, containers: Sequence[Container], ended: Ended, abandoned: bool
 ) -> str:
-    """What is to be said of an app of which not all containers were started."""
+    """Returns the message for an app whose containers were not all started."""
     waiting = sum(c.status == "created" for c in containers)
     if not waiting or ended.cancelled:
         return ""

@@ -1,8 +1,8 @@
-"""Times as Docker writes them, and nanoseconds since the epoch."""
+"""Converts between Docker's times and nanoseconds since the epoch."""
 
 
 def parse_ns(moment: str) -> int | None:
-    """Nanoseconds since the epoch of a time in UTC; ``None`` for none, which is of the year 1.
+    """Parses a UTC time to nanoseconds since the epoch; ``None`` for unset times, of the year 1.
 
     >>> parse_ns("1970-01-01T00:00:01.000000002Z"), parse_ns("0001-01-01T00:00:00Z")
     (1000000002, None)
@@ -21,7 +21,7 @@ def parse_ns(moment: str) -> int | None:
 
 
 def as_seconds(ns: int) -> str:
-    """A time as Docker's API takes it: seconds with nine digits behind the point.
+    """Formats a time for Docker's API: seconds with nine decimals.
 
     >>> as_seconds(1_500_000_000)
     '1.500000000'

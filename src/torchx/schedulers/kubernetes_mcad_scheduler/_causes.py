@@ -1,4 +1,4 @@
-"""What the words of MCAD and of the AppWrapper controller mean, and those of the cluster.
+"""Rules for messages of MCAD, of the AppWrapper controller and of the cluster.
 
 They are in https://github.com/project-codeflare/multi-cluster-app-dispatcher and
 https://github.com/project-codeflare/appwrapper, in the sources of their controllers.

@@ -1,4 +1,4 @@
-"""What jobs of ``kubernetes_mcad`` need: a cluster that serves AppWrappers."""
+"""Checks for ``kubernetes_mcad``: a cluster that serves AppWrappers."""
 
 from torchx.schedulers._core.checkups import Checkup, Configured, Finding, broken, ok
 from torchx.schedulers._kube.apps.checkups import check_rights, checkups_of
@@ -16,7 +16,7 @@ _INSTALL = "Install the AppWrapper controller: https://project-codeflare.github.
 
 
 def checkups(configured: Configured | None = None) -> list[Checkup]:
-    """All checks; one alone where no cluster is set up."""
+    """Returns all checks; only one if no cluster is set up."""
     checks = {"rights": _rights, "appwrappers": _generation}
     return checkups_of(_PODS, checks, configured or Configured())
 

@@ -1,4 +1,4 @@
-"""The calls that leave the process: submit, end, remove; and notes of what was ended here."""
+"""The calls to the cluster: submit, end, remove; and local records of cancelled apps."""
 
 import copy
 from collections.abc import Iterator, Mapping
@@ -24,6 +24,7 @@ from torchx.schedulers._kube.client import MARK, KubeClient
 from torchx.schedulers._kube.errors import (
     AlreadyExists,
     ApiError,
+    ConfigError,
     MissingKind,
     NotFound,
     NotSent,
@@ -35,7 +36,7 @@ from torchx.schedulers.ids import random_id
 from ._request import KubernetesMCADJob
 
 KINDS: Mapping[str, Kind] = {"v1beta1": APP_WRAPPERS_V1BETA1, "v1beta2": APP_WRAPPERS_V1BETA2}
-"""By the value of the option ``appwrapper_version``; a cluster serves one of them."""
+"""Kinds by the option ``appwrapper_version``; a cluster serves one of them."""
 _RECORDS = "kubernetes_mcad"
 
 logger = get_logger(__name__)
@@ -56,12 +57,12 @@ def _translated(version: str) -> Iterator[None]:
 
 
 def submit(kube: KubeClient, job: KubernetesMCADJob) -> None:
-    """Makes the AppWrapper, once, whatever happens to the answer; or leaves nothing behind.
+    """Creates the AppWrapper once, even if the response is lost; rolls back on failure.
 
     Raises:
         JobStartError: if another app has the name.
         InvalidInput: for more replicas than a cluster keeps in one object.
-        TorchXError: whatever the cluster says.
+        TorchXError: any error of the cluster.
     """
     version = version_of(job.resource)
     items = (job.resource["spec"].get("resources") or {}).get("GenericItems") or ()
@@ -78,7 +79,7 @@ def submit(kube: KubeClient, job: KubernetesMCADJob) -> None:
         except AlreadyExists as err:
             msg = f"{err}; there is an app `{job.app_id}` already, submit again for another name"
             raise _NameTaken(msg) from None
-        except (ApiError, NotSent, Untrusted):
+        except (ApiError, ConfigError, NotSent, Untrusted):
             raise  # it was not made
         except BaseException:
             with suppress(TorchXError):
@@ -87,12 +88,12 @@ def submit(kube: KubeClient, job: KubernetesMCADJob) -> None:
 
 
 def version_of(wrapper: Object) -> str:
-    """``v1beta1`` or ``v1beta2``."""
+    """Returns ``v1beta1`` or ``v1beta2``."""
     return str(wrapper["apiVersion"]).rpartition("/")[2]
 
 
 def look(kube: KubeClient, namespace: str, name: str, known: Kind | None) -> Looked | None:
-    """Two questions about one app, three where the generation is not known and the second one."""
+    """Queries one app with two requests, or three if its generation is not known."""
     for kind in [known] if known is not None else KINDS.values():
         looked = look_at(kube, kind, namespace, name)
         if looked is not None:
@@ -103,7 +104,7 @@ def look(kube: KubeClient, namespace: str, name: str, known: Kind | None) -> Loo
 def list_wrappers(
     kube: KubeClient, namespace: str, known: Kind | None
 ) -> tuple[Kind, list[Object]]:
-    """All AppWrappers of TorchX in a namespace, of the generation that the cluster serves."""
+    """Returns TorchX's AppWrappers in a namespace, of the generation that the cluster serves."""
     for kind in [known] if known is not None else KINDS.values():
         found = list_ours(kube, kind, namespace)
         if found:
@@ -115,7 +116,7 @@ def list_wrappers(
 
 
 def cancel(kube: KubeClient, looked: Looked) -> None:
-    """Removes the AppWrapper, after noting here what it was: the cluster keeps nothing of it."""
+    """Removes the AppWrapper after recording it locally: the cluster keeps nothing of it."""
     note = _note_of(looked.app)
     if note:
         known = recall(_RECORDS, looked.app.id) or {}
@@ -141,7 +142,7 @@ def _note_of(app: App) -> str:
 
 
 def end_pods(kube: KubeClient, looked: Looked) -> None:
-    """Ends the pods that run; the AppWrapper stays, and tells what became of the app."""
+    """Ends the running pods; the AppWrapper is kept, with the state of the app."""
     namespace = looked.app.id.partition(":")[0]
     changes = {"metadata": {"annotations": {ANNOTATION_ENDED: "failed"}}}
     for name in looked.app.jobs:
@@ -160,7 +161,7 @@ def end_pods(kube: KubeClient, looked: Looked) -> None:
 
 
 def recall_cancelled(app_id: str) -> App | None:
-    """An app that was cancelled from here and of which the cluster keeps nothing."""
+    """Returns an app that was cancelled from here, and that the cluster does not have any more."""
     noted = recall(_RECORDS, app_id)
     if not noted or not noted.get("cancelled"):
         return None
@@ -168,12 +169,12 @@ def recall_cancelled(app_id: str) -> App | None:
 
 
 def was_cancelled(app_id: str) -> bool:
-    """Whether the app was cancelled from here."""
+    """Returns True if the app was cancelled from here."""
     return bool((recall(_RECORDS, app_id) or {}).get("cancelled"))
 
 
 def marked(app: App) -> App:
-    """The app as one that was cancelled."""
+    """Returns the app marked as cancelled."""
     jobs = {name: _with_mark(wrapper) for name, wrapper in app.jobs.items()}
     return App(app.id, app.name, app.ends_on_failure, app.roles, jobs, app.pods)
 

@@ -36,7 +36,7 @@ def app_to_resource(
     network: str | None = None,
     priority: int | None = None,
 ) -> dict[str, Any]:
-    """The AppWrapper of an app, under a new name."""
+    """Builds the AppWrapper of an app, with a new name."""
     opts = Opts(
         service_account=service_account,
         image_secret=image_secret,
@@ -59,7 +59,7 @@ def role_to_pod(
     priority_class_name: str | None = None,
     network: str | None = None,
 ) -> Any:
-    """The pod of the first replica of a role, as the official client's ``V1Pod``.
+    """Builds the pod of a role's first replica, as the official client's ``V1Pod``.
 
     Raises:
         ModuleNotFoundError: without the package ``kubernetes``.
@@ -86,13 +86,13 @@ def role_to_pod(
 def create_pod_group(
     app: AppDef, role: Role, role_idx: int, namespace: str, app_id: str
 ) -> dict[str, Any]:
-    """The PodGroup of a role, as it stands in an AppWrapper."""
+    """Builds the PodGroup of a role, as part of an AppWrapper."""
     group = build_pod_group(app, role, role_idx, namespace, app_id)
     return {"replicas": 1, "generictemplate": group}
 
 
 def mcad_svc(app: AppDef, svc_name: str, namespace: str, service_port: str) -> Any:
-    """The Service of an app, as the official client's ``V1Service``.
+    """Builds the Service of an app, as the official client's ``V1Service``.
 
     Raises:
         ModuleNotFoundError: without the package ``kubernetes``.
@@ -101,7 +101,7 @@ def mcad_svc(app: AppDef, svc_name: str, namespace: str, service_port: str) -> A
 
 
 def object_labels(app: AppDef, app_id: str) -> dict[str, str]:
-    """Labels of all objects of an app."""
+    """Returns the labels of all objects of an app."""
     return app_labels(app, app_id)
 
 
@@ -113,7 +113,7 @@ def pod_labels(
     coscheduler_name: str | None,
     app_id: str,
 ) -> dict[str, str]:
-    """Labels of one replica."""
+    """Returns the labels of one replica."""
     labels = {**_role_labels(app, role_idx, app_id), LABEL_REPLICA_ID: str(replica_id)}
     if coscheduler_name is not None:
         labels["pod-group.scheduling.sigs.k8s.io"] = f"{app_id}-pg{role_idx}"
@@ -121,18 +121,18 @@ def pod_labels(
 
 
 def get_appwrapper_status(app: Mapping[str, Any]) -> AppState:
-    """State of an AppWrapper by its own word."""
+    """Returns the state of an AppWrapper from its status."""
     return wrapper_state({"metadata": {}, **app})
 
 
 def get_tasks_status_description(status: Mapping[str, Any]) -> dict[str, int]:
-    """How many pods are in which state, as MCAD counts them."""
+    """Returns the number of pods in each state, from MCAD's counts."""
     names = ("running", "pending", "failed", "Succeeded")
     return {name: int(status[name]) for name in names if name in status}
 
 
 def get_role_information(generic_items: Sequence[Mapping[str, Any]]) -> dict[str, Role]:
-    """The roles that the pods of an AppWrapper were made of, as far as these tell."""
+    """Returns the roles of an AppWrapper's pods, as far as the pods have the information."""
     roles: dict[str, Role] = {}
     for item in generic_items:
         template = item.get("generictemplate") or {}
@@ -166,5 +166,5 @@ def _role_of(name: str, spec: Mapping[str, Any]) -> Role:
 def _resource_of(requests: Mapping[str, str]) -> Resource:
     cpu, memory = str(requests.get("cpu", "-1")), str(requests.get("memory", "-1"))
     gpu = next((int(count) for name, count in requests.items() if "gpu" in name), 0)
-    cores: Any = int(cpu[:-1]) / 1000 if cpu.endswith("m") else int(cpu)  # may be a part of one
+    cores: Any = int(cpu[:-1]) / 1000 if cpu.endswith("m") else int(cpu)  # may be a fraction
     return Resource(cpu=cores, gpu=gpu, memMB=int(memory.removesuffix("M")))

@@ -1,4 +1,4 @@
-"""Names of the AppWrapper and of what it wraps. Pure."""
+"""Names of the AppWrapper and of the wrapped objects. Pure."""
 
 import re
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ logger = get_logger(__name__)
 
 
 def cleanup_str(text: str) -> str:
-    """Small letters, digits and dashes; no digit comes first.
+    """Converts to lower-case letters, digits and dashes, without leading digits.
 
     >>> cleanup_str("-/_a/b/CD!123!"), cleanup_str("1234abcd1234"), cleanup_str("!!!")
     ('abcd123', 'abcd1234', '')
@@ -24,7 +24,7 @@ def cleanup_str(text: str) -> str:
 
 
 def get_unique_truncated_appid(app: AppDef) -> str:
-    """A new name for an app that leaves room for what is put behind it; the app is left alone."""
+    """Returns a new name for an app, short enough for suffixes; does not change the app."""
     group_chars = 3 + len(app.roles)
     room = _LABEL_CHARS - (len(app.name) + 4 + group_chars)
     suffix_chars = min(room, _SUFFIX_CHARS)
@@ -37,7 +37,7 @@ def get_unique_truncated_appid(app: AppDef) -> str:
 
 
 def fitting_name(unique: str, roles: Sequence[int]) -> str:
-    """The name such that its Service and the host names of all pods are accepted.
+    """Shortens a name so that its Service and the host names of all pods are valid.
 
     >>> fitting_name("-x1", [1]), fitting_name("a" * 60 + "-x1", [1000, 1])
     ('a-x1', 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa-x1')
@@ -55,7 +55,8 @@ def fitting_name(unique: str, roles: Sequence[int]) -> str:
 
 
 def pod_name(app: str, role: int, roles: int, replica: int) -> str:
-    """Host name of a pod, and name of one without a Job; it tells the role where there are several.
+    """Returns the host name of a pod, which is its name without a Job; includes the role if
+    several.
 
     >>> pod_name("app-x1", 0, 1, 3), pod_name("app-x1", 1, 2, 3)
     ('app-x1-3', 'app-x1-1-3')
@@ -64,12 +65,12 @@ def pod_name(app: str, role: int, roles: int, replica: int) -> str:
 
 
 def job_name(app: str, role: int, roles: int) -> str:
-    """Name of the Job of a role; the host names of its pods are those of ``pod_name``."""
+    """Returns the name of a role's Job; the host names of its pods are those of ``pod_name``."""
     return f"{app}-{role}" if roles > 1 else app
 
 
 def host_variable(role: str) -> str:
-    """Variable with the host of the first replica of a role.
+    """Returns the variable with the host of a role's first replica.
 
     >>> host_variable("My-Trainer_0")
     'TORCHX_MCAD_MYTRAINER0_0_HOSTS'

@@ -14,7 +14,7 @@ class Opts(StructuredOpts):
     """Service account of the pods."""
 
     priority: int | None = None
-    """Priority of the AppWrapper: higher ones go first. Of `v1beta1` only."""
+    """Priority of the AppWrapper: higher ones go first. For `v1beta1` only."""
 
     priority_class_name: str | None = None
     """PriorityClass of the pods."""
@@ -23,16 +23,16 @@ class Opts(StructuredOpts):
     """Secret with the credentials of the images' registry."""
 
     coscheduler_name: str | None = None
-    """Scheduler of the pods; with it a PodGroup is made for each role."""
+    """Scheduler of the pods; with it a PodGroup is created for each role."""
 
     network: str | None = None
-    """Further network of the pods, attached by Multus."""
+    """Additional network of the pods, attached by Multus."""
 
     appwrapper_version: str = "v1beta1"
     """`v1beta1` is served by MCAD, `v1beta2` by the AppWrapper controller."""
 
     queue: str | None = None
-    """LocalQueue of Kueue to wait in. Of `v1beta2` only."""
+    """LocalQueue of Kueue to wait in. For `v1beta2` only."""
 
     context: str | None = None
     """Context of the kubeconfig; unset, its current one."""
@@ -41,11 +41,11 @@ class Opts(StructuredOpts):
     """Path of a kubeconfig; unset, those of KUBECONFIG, else ~/.kube/config."""
 
     gpu_resource: str = "nvidia.com/gpu"
-    """Name of the resource that `gpu` asks for."""
+    """Name of the resource that `gpu` requests."""
 
     grace_s: int | None = None
     """Seconds between SIGTERM and SIGKILL when a replica is ended; unset, 30."""
 
     on_failure: str = "end"
-    """What becomes of the other replicas when one has failed for good: `end` ends them as long as
+    """What happens to the other replicas when one has failed for good: `end` ends them as long as
     `torchx run` or `Runner.wait` waits; `wait` lets them go on."""

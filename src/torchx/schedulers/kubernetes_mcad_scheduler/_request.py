@@ -38,7 +38,7 @@ from ._options import Opts
 VERSIONS = ("v1beta1", "v1beta2")
 DEFAULT_PORT = "29500"
 _MOST_ROLES = 8
-"""Templates of pods in an AppWrapper of ``v1beta2``, as its controller and Kueue have it."""
+"""Most pod templates in an AppWrapper of ``v1beta2``, a limit of its controller and Kueue."""
 _GROUP = "workload.codeflare.dev"
 _SETTING = f"{_GROUP}.appwrapper"
 _NETWORKS = "k8s.v1.cni.cncf.io/networks"
@@ -49,10 +49,10 @@ logger = get_logger(__name__)
 
 @dataclass(frozen=True)
 class Facts:
-    """What the request depends on and is not in the app.
+    """Inputs of the request that are not in the app.
 
     Args:
-        overlays: fields of the pods, by role.
+        overlays: overlays of the pods, by role.
     """
 
     namespace: str = "default"
@@ -70,7 +70,7 @@ class KubernetesMCADJob:
 
     @property
     def app_id(self) -> str:
-        """By which the scheduler knows the app."""
+        """The app's id in the scheduler."""
         metadata = self.resource["metadata"]
         return f"{metadata['namespace']}:{metadata['name']}"
 
@@ -81,18 +81,18 @@ class KubernetesMCADJob:
 
 
 def render_request(job: KubernetesMCADJob) -> str:
-    """The AppWrapper as YAML."""
+    """Renders the AppWrapper as YAML."""
     return render_objects([job.resource])
 
 
 def build_request(app: AppDef, unique: str, opts: Opts, facts: Facts) -> KubernetesMCADJob:
-    """Builds the request of an app; the app is left as it is.
+    """Builds the request of an app, which is not changed.
 
     Args:
         unique: name of the app with a random id at its end.
 
     Raises:
-        InvalidInput: for options that there are not, and roles that no pod can be made of.
+        InvalidInput: for invalid options, and roles that cannot be pods.
     """
     _check(app, opts)
     name = fitting_name(unique, [role.num_replicas for role in app.roles])
@@ -177,7 +177,7 @@ def _generic_items(
 
 
 def enable_retry(job_spec: dict[str, Any], appwrapper_retries: int, total_pods: int) -> None:
-    """Lets MCAD queue the app again, so often, if not all of its pods can start."""
+    """Lets MCAD queue the app again, that many times, if not all of its pods can start."""
     if appwrapper_retries > 0:
         job_spec["schedulingSpec"] = {
             "minAvailable": total_pods,
@@ -198,7 +198,7 @@ def _components(objects: list[dict[str, Any]], opts: Opts) -> dict[str, Any]:
 
 
 def _reactions(retries: int) -> dict[str, str]:
-    """The controller would start all again three times, and delete what failed at once."""
+    """Returns the annotations for retries, which replace the controller's defaults."""
     return {
         f"{_SETTING}/retryLimit": str(retries),
         f"{_SETTING}/retryPausePeriodDuration": "1s",
@@ -219,7 +219,7 @@ def _pod_groups(app: AppDef, name: str, opts: Opts, facts: Facts) -> Iterator[di
 def build_pod_group(
     app: AppDef, role: Role, role_idx: int, namespace: str, app_id: str
 ) -> dict[str, Any]:
-    """Lets a co-scheduler start the pods of a role together."""
+    """Builds the PodGroup with which a co-scheduler starts the pods of a role together."""
     labels = {**app_labels(app, app_id), "appwrapper.workload.codeflare.dev": app_id}
     return {
         "apiVersion": "scheduling.sigs.k8s.io/v1alpha1",
@@ -230,7 +230,7 @@ def build_pod_group(
 
 
 def build_service(app: AppDef, name: str, namespace: str, port: str) -> dict[str, Any]:
-    """Gives the pods names in DNS, also before they are ready."""
+    """Builds the Service that gives pods DNS names, also before they are ready."""
     number = int(port)
     return {
         "apiVersion": "v1",
@@ -249,7 +249,7 @@ def build_service(app: AppDef, name: str, namespace: str, port: str) -> dict[str
 
 
 def get_port_for_service(app: AppDef) -> str:
-    """The last port that a role names, else that of torchrun."""
+    """Returns the last port that a role names, else that of torchrun."""
     ports = [port for role in app.roles for port in role.port_map.values()]
     port = ports[-1] if ports else int(DEFAULT_PORT)
     if 1 <= port <= 65535:
@@ -259,10 +259,10 @@ def get_port_for_service(app: AppDef) -> str:
 
 
 def _jobs(app: AppDef, name: str, opts: Opts, facts: Facts, ends: bool) -> Iterator[dict[str, Any]]:
-    """An Indexed Job for each role: the controller takes no more than eight templates of pods."""
+    """Yields an Indexed Job for each role: the controller accepts at most eight pod templates."""
     options = _pod_options(opts)
     for i, role in enumerate(app.roles):
-        # what fails is started again by the AppWrapper, not by the Job
+        # the AppWrapper does the retries, not the Job
         inner = copy.copy(role)
         inner.max_retries, inner.min_replicas = 0, None
         job = job_name(name, i, len(app.roles))
@@ -287,7 +287,7 @@ def _jobs(app: AppDef, name: str, opts: Opts, facts: Facts, ends: bool) -> Itera
 
 
 def _pods(app: AppDef, name: str, opts: Opts, facts: Facts) -> Iterator[dict[str, Any]]:
-    """A pod for each replica. What is the same in all of a role is one object."""
+    """Yields a pod for each replica. Equal parts of a role are the same object."""
     options = _pod_options(opts)
     rank0 = host_variable(app.roles[0].name)
     for i, role in enumerate(app.roles):
@@ -316,7 +316,7 @@ def _pod_options(opts: Opts) -> PodOptions:
 
 
 def _hosts(app: AppDef, name: str, index: int) -> dict[str, str]:
-    """Variables with the first hosts of the first role and of another one."""
+    """Returns variables with the first hosts of the first role and of another one."""
     found: dict[str, str] = {}
     for i in (0, index):
         variable = host_variable(app.roles[i].name)
@@ -332,7 +332,7 @@ def _labels_of_pods(app: AppDef, name: str, index: int, opts: Opts) -> dict[str,
 
 
 def add_extras(pod: dict[str, Any], opts: Opts) -> None:
-    """What only this scheduler has options for."""
+    """Adds the fields of options that only this scheduler has."""
     if opts.network is not None:
         pod["metadata"]["annotations"][_NETWORKS] = opts.network
     if opts.coscheduler_name:
@@ -348,7 +348,7 @@ def build_pod(
     app_id: str,
     namespace: str,
 ) -> dict[str, Any]:
-    """The pod of one replica, without labels.
+    """Builds the pod of one replica, without labels.
 
     Args:
         hosts: variables with hosts of other replicas.

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from torchx.schedulers.checkups import Checkup, Configured
 
 _ROWS_WITH_PODS = 50
-"""Of so many live apps a list looks at the pods; of more, the words of the AppWrappers do."""
+"""A list reads the pods of up to this many live apps; beyond, the AppWrappers' state is used."""
 
 _V1BETA1 = SchedulerFeatures(
     log_time_range=True,
@@ -53,15 +53,15 @@ FEATURES = {
     "v1beta1": _V1BETA1,
     "v1beta2": replace(_V1BETA1, retries=frozenset({RetryPolicy.APPLICATION})),
 }
-"""What an app may ask for, by the option ``appwrapper_version``."""
+"""Features of an app, by the option ``appwrapper_version``."""
 
 
 class KubernetesMCADScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
     """Runs apps on the cluster of a kubeconfig, by MCAD or by the AppWrapper controller.
 
     Args:
-        client: of the API server; ``None`` for one that the kubeconfig tells, made on first use.
-        docker_client: of Docker's SDK, for images with the user's code.
+        client: client of the API server; ``None`` creates one from the kubeconfig on first use.
+        docker_client: client of Docker's SDK, for images with the user's code.
     """
 
     features = _V1BETA1
@@ -82,14 +82,14 @@ class KubernetesMCADScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         return Opts.as_runopts()
 
     def _validate(self, app: AppDef, scheduler: str, cfg: object = None) -> None:
-        """A role without a resource is accepted: its pods have no limits."""
+        """Accepts a role without a resource: its pods have no limits."""
 
     def _features_with(self, cfg: Any) -> SchedulerFeatures:
         version = cfg.get("appwrapper_version") if isinstance(cfg, Mapping) else None
         return FEATURES.get(str(version), self.features)
 
     def _submit_dryrun(self, app: AppDef, cfg: Opts) -> AppDryRunInfo[KubernetesMCADJob]:
-        app = copy.copy(app)  # images that are pushed get other names
+        app = copy.copy(app)  # pushed images get other names
         app.roles = [copy.copy(role) for role in app.roles]
         images = self.dryrun_push_images(app, cfg)
         overlays = {r.name: read_overlay(r, app, (self.backend, "kubernetes")) for r in app.roles}
@@ -100,7 +100,7 @@ class KubernetesMCADScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         return AppDryRunInfo(job, render_request)
 
     def schedule(self, dryrun_info: AppDryRunInfo[KubernetesMCADJob]) -> str:
-        """Makes the AppWrapper, which is the whole app or nothing.
+        """Creates the AppWrapper, which is the whole app.
 
         Raises:
             JobStartError: if another app has the name.
@@ -116,7 +116,7 @@ class KubernetesMCADScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         return job.app_id
 
     def _by_digest(self, job: KubernetesMCADJob) -> KubernetesMCADJob:
-        """The request with pushed images by their digests, which nobody can move."""
+        """Returns the request with pushed images by digest, which cannot be moved like tags."""
         if not job.images_to_push:
             return job
         pushed = copy.deepcopy(job)
@@ -128,7 +128,7 @@ class KubernetesMCADScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
     # -- looking ----------------------------------------------------------------------------
 
     def look(self, app_id: str) -> AppSnapshot | None:
-        """State and replicas of an app; ``None`` if the cluster and this machine know none."""
+        """Returns state and replicas of an app; ``None`` if cluster and machine lack it."""
         from torchx.schedulers._kube.apps.look import explain
 
         from ._client import look, marked, recall_cancelled, was_cancelled
@@ -159,7 +159,7 @@ class KubernetesMCADScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         return snapshot
 
     def look_all(self, cfg: Mapping[str, CfgVal] | None = None) -> Iterable[AppSnapshot]:
-        """All apps of a namespace, the latest first."""
+        """Returns all apps of a namespace, latest first."""
         from torchx.schedulers._kube.apps.look import list_pods_of
 
         from ._client import list_wrappers
@@ -174,7 +174,7 @@ class KubernetesMCADScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
             self._kind = kind
         apps = [app for app_id, own in found.items() if (app := parse_app(app_id, own, ()))]
         rows = {app.id: sum_states({*map(wrapper_state, app.jobs.values())}, False) for app in apps}
-        # MCAD says `Running` of apps that have ended
+        # MCAD reports `Running` for apps that have ended
         live = [app for app in apps if rows[app.id] in (AppState.PENDING, AppState.RUNNING)]
         looked: dict[str, AppSnapshot] = {}
         if 0 < len(live) <= _ROWS_WITH_PODS:
@@ -190,20 +190,20 @@ class KubernetesMCADScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         ]
 
     def describe_native(self, app_id: str) -> AppDryRunInfo[KubernetesMCADJob] | None:
-        """The AppWrapper as it is in the cluster; ``None`` if there is none."""
+        """Returns the AppWrapper from the cluster; ``None`` if there is none."""
         if self.snapshot(app_id) is None or app_id not in self._clusters.looked:
             return None
         (wrapper,) = self._clusters.looked[app_id].app.jobs.values()
         return AppDryRunInfo(KubernetesMCADJob({}, dict(wrapper)), render_request)
 
     def wait_for_change(self, app_id: str, timeout_s: float) -> None:
-        """Returns as soon as an object of the app has changed, at the latest after the time."""
+        """Returns when an object of the app has changed, at the latest after the timeout."""
         self._clusters.wait_for_change(app_id, timeout_s)
 
     def read_logs(
         self, snapshot: AppSnapshot, replicas: Sequence[ReplicaKey], query: LogQuery
     ) -> Iterator[LogChunk]:
-        """Lines of these replicas in the order of time, of all containers of their pods."""
+        """Yields lines of these replicas by time, of all containers of their pods."""
         from torchx.schedulers._kube.apps.logs import read_logs
 
         from ._client import KINDS
@@ -217,19 +217,19 @@ class KubernetesMCADScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         return read_logs(kube, place, replicas, query, start, kind, READER)
 
     def checkups(self, configured: "Configured | None" = None) -> "Sequence[Checkup]":
-        """What jobs of this scheduler need, for ``torchx doctor``."""
+        """Returns the checks of what jobs of this scheduler need."""
         from ._checkups import checkups
 
         return checkups(configured)
 
     def cause_rules(self) -> "Sequence[Rule]":
-        """What the words of this backend mean."""
+        """Returns the rules for messages of MCAD and the cluster."""
         from ._causes import RULES
 
         return RULES
 
     def refusal_rules(self) -> "Sequence[Rule]":
-        """What the words of this backend for refusing a launch mean."""
+        """Returns the rules for refusals by the cluster."""
         from torchx.schedulers._kube.apps.causes import REFUSALS
 
         return REFUSALS
@@ -243,13 +243,13 @@ class KubernetesMCADScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         return self._clusters.execute(app, snapshot, replica.native_id, request)
 
     def open_port(self, snapshot: AppSnapshot, replica: ReplicaSnapshot, port: int) -> "PodPort":
-        """A connection to a port of the pod, through the API server."""
+        """Opens a connection to a port of the pod, through the API server."""
         return self._clusters.open_port(snapshot, replica.native_id, port)
 
     # -- ending -----------------------------------------------------------------------------
 
     def end(self, snapshot: AppSnapshot) -> None:
-        """Removes the AppWrapper and its pods; that it was cancelled is noted on this machine."""
+        """Removes the AppWrapper and its pods; the cancel is recorded on this machine."""
         from ._client import cancel
 
         looked = self._looked(snapshot.app_id)
@@ -267,14 +267,14 @@ class KubernetesMCADScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
             end_pods(self._clusters.kube(home), looked)
 
     def needs_watcher(self, app_id: str) -> bool:
-        """Whether the rest of the app is ended after a failure only while somebody waits for it."""
+        """Returns True if a failure ends the rest of the app only while something waits for it."""
         if not super().needs_watcher(app_id):
             return False
         looked = self._looked(app_id)
         return looked is None or not needs_nobody(looked.app)
 
     def remove(self, snapshot: AppSnapshot) -> None:
-        """Removes the AppWrapper and its pods, and what was noted of it."""
+        """Removes the AppWrapper and its pods, and its local record."""
         from ._client import remove
 
         looked = self._looked(snapshot.app_id)
@@ -284,14 +284,14 @@ class KubernetesMCADScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         self._clusters.removed(snapshot.app_id)
 
     def _looked(self, app_id: str) -> "Looked | None":
-        """The objects of the app, as they were looked at; ``None`` if there are none any more."""
+        """Returns the objects of the app from the last query; ``None`` if they are gone."""
         if app_id not in self._clusters.looked:
             self.look(app_id)
         return self._clusters.looked.get(app_id)
 
 
 def wrapped_objects(wrapper: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """What is in an AppWrapper of either generation."""
+    """Yields the objects in an AppWrapper of either generation."""
     spec = wrapper["spec"]
     for item in (spec.get("resources") or {}).get("GenericItems") or ():
         yield item["generictemplate"]
@@ -302,5 +302,5 @@ def wrapped_objects(wrapper: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 def create_scheduler(
     session_name: str, client: Any = None, docker_client: Any = None, **kwargs: object
 ) -> KubernetesMCADScheduler:
-    """Makes the scheduler; unknown keywords are ignored, since all factories get the same."""
+    """Creates the scheduler; unknown keywords are ignored, because all factories get the same."""
     return KubernetesMCADScheduler(session_name, client=client, docker_client=docker_client)

@@ -1,4 +1,4 @@
-"""AppWrappers as snapshots of apps. Pure."""
+"""Converts AppWrappers to snapshots of apps. Pure."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -32,17 +32,17 @@ TASK_STATE: Mapping[str, AppState] = {
     "failed": AppState.FAILED,
     "Unknown": AppState.UNKNOWN,
 }
-"""How MCAD counts the pods of an AppWrapper."""
+"""MCAD's counters of an AppWrapper's pods."""
 
 
 def phase_of(wrapper: Object) -> str:
-    """Its state or phase; empty as long as there is none."""
+    """Returns its state or phase; empty if there is none yet."""
     status = wrapper.get("status") or {}
     return str(status.get("phase") or status.get("state") or "")
 
 
 def wrapper_state(wrapper: Object) -> AppState:
-    """State of an AppWrapper by its own word."""
+    """Returns the state of an AppWrapper from its status."""
     if ended_mark(wrapper) == "cancelled" or "deletionTimestamp" in wrapper["metadata"]:
         return AppState.CANCELLED
     phase = phase_of(wrapper)
@@ -50,7 +50,7 @@ def wrapper_state(wrapper: Object) -> AppState:
 
 
 def is_over(wrapper: Object) -> bool:
-    """Whether all has ended that it ever starts."""
+    """Returns True if everything that it starts has ended."""
     return phase_of(wrapper) in ("Failed", "Succeeded", "Completed", "Deleted")
 
 
@@ -63,12 +63,12 @@ def needs_nobody(app: App) -> bool:
 
 
 def is_going(app: App) -> bool:
-    """Whether the AppWrapper is being deleted."""
+    """Returns True if the AppWrapper is being deleted."""
     return any("deletionTimestamp" in wrapper["metadata"] for wrapper in app.jobs.values())
 
 
 def fate_of(role: NotedRole, wrapper: Object | None, marked: bool) -> Fate:
-    """What an AppWrapper says of the replicas of one of its roles."""
+    """Returns the fate of a role's replicas according to the AppWrapper."""
     if wrapper is None:
         return Fate(over=marked)
     phase = phase_of(wrapper)
@@ -87,12 +87,12 @@ def _restarts_of(wrapper: Object) -> int:
 
 
 def restarts_of(app: App) -> int:
-    """How often all was started again."""
+    """Returns how often the whole app was restarted."""
     return sum(map(_restarts_of, app.jobs.values()))
 
 
 def failure_of(wrapper: Object) -> str:
-    """Why an AppWrapper has failed, in the words of its controller."""
+    """Returns why an AppWrapper has failed, as its controller reports it."""
     if phase_of(wrapper) != "Failed":
         return ""
     return why_not(wrapper) or "Failed"

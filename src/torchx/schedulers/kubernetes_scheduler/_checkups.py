@@ -1,4 +1,4 @@
-"""What jobs of ``kubernetes`` need beside a cluster: what can run them, and queues."""
+"""Checks for ``kubernetes`` beyond those of the cluster: kinds of objects, and queues."""
 
 from torchx.errors import TorchXError
 from torchx.schedulers._core.checkups import Checkup, Configured, Finding, broken, neutral, ok
@@ -19,7 +19,7 @@ _RIGHTS = (
 
 
 def checkups(configured: Configured | None = None) -> list[Checkup]:
-    """All checks; one alone where no cluster is set up."""
+    """Returns all checks; only one if no cluster is set up."""
     given = configured or Configured()
     wanted = None if given.text("job_api") == "volcano" else given.text("queue")
 
@@ -44,7 +44,7 @@ def _queues(client: KubeClient, namespace: str, wanted: str | None) -> Finding:
         try:
             found = client.list_objects(Selection(LOCAL_QUEUES, namespace)).items
             names = [item["metadata"]["name"] for item in found]
-        except TorchXError:  # there may be no right to look at them
+        except TorchXError:  # the user may lack the permission to list them
             names = []
     if names and wanted and wanted not in names:
         text = f"`{wanted}` is none of the queues of Kueue here: {', '.join(names)}"

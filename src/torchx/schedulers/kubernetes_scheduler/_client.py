@@ -38,7 +38,7 @@ from ._kinds import KINDS, ObjectKind, kind_of_pods
 from ._states import ends_itself, is_over, row_state
 
 _ROWS_WITH_PODS = 50
-"""Of so many live apps a list looks at the pods; of more, the words of the objects do."""
+"""A list reads the pods of up to this many live apps; beyond, the state of the objects is used."""
 
 logger = get_logger(__name__)
 
@@ -49,11 +49,11 @@ logger = get_logger(__name__)
 def look(
     kube: KubeClient, namespace: str, name: str, known: ObjectKind | None
 ) -> tuple[Looked, ObjectKind] | None:
-    """Two questions about one app; ``None`` if there are no objects of it.
+    """Queries one app with two requests; ``None`` if it has no objects.
 
     Args:
-        known: what it is made of; without, its pods tell, and each kind is asked for if there are
-            none.
+        known: the kind of its objects; if unknown, it is found from the pods, or else by querying
+            each kind.
     """
     if known is not None:
         looked = look_at(kube, known.kind, namespace, name)
@@ -66,7 +66,7 @@ def look(
         except Forbidden:
             if kind is found or kind.api == "job":
                 raise
-            continue  # who may not look at this kind has none of it
+            continue  # without the permission for this kind, there are none
         if looked is not None:
             return looked, kind
     return None
@@ -75,7 +75,7 @@ def look(
 def list_apps(
     kube: KubeClient, namespace: str, kinds: Sequence[ObjectKind]
 ) -> list[tuple[ObjectKind, AppSnapshot]]:
-    """All apps of TorchX in a namespace, the latest first."""
+    """Returns all apps of TorchX in a namespace, latest first."""
     found: list[tuple[str, ObjectKind, App]] = []
     for kind in kinds:
         try:
@@ -110,7 +110,7 @@ def list_apps(
 def _look_at_pods(
     kube: KubeClient, namespace: str, apps: Sequence[tuple[ObjectKind, App]]
 ) -> dict[str, AppSnapshot]:
-    """The apps that have not ended, by one question, if there are not too many."""
+    """Returns the live apps with their pods, with one request, if there are not too many."""
     active = (AppState.PENDING, AppState.RUNNING)
     live = [(kind, app) for kind, app in apps if row_state(app, kind.api) in active]
     if not 0 < len(live) <= _ROWS_WITH_PODS:
@@ -128,7 +128,7 @@ def _look_at_pods(
 
 
 def pod_group(job: Object) -> str:
-    """Name of the group in which Volcano places the pods of a Job."""
+    """Returns the name of the group in which Volcano places the pods of a Job."""
     return f"{job['metadata']['name']}-{job['metadata']['uid']}"
 
 
@@ -138,11 +138,11 @@ def pod_group(job: Object) -> str:
 def end(
     kube: KubeClient, app: App, kind: ObjectKind, word: str, spared: Iterable[str] = ()
 ) -> None:
-    """Ends the objects that are not over: they stay, and lose their pods.
+    """Ends the live objects: they are kept, their pods are deleted.
 
     Args:
-        word: ``cancelled`` or ``failed``, noted on them.
-        spared: objects that come to their end by themselves.
+        word: ``cancelled`` or ``failed``, recorded on them.
+        spared: objects that end by themselves.
     """
     namespace = app.id.partition(":")[0]
     changes: dict[str, Any] = {"metadata": {"annotations": {ANNOTATION_ENDED: word}}}
@@ -184,7 +184,7 @@ def _command(job: Object, word: str) -> dict[str, Any]:
 
 
 def remove(kube: KubeClient, app: App, kind: ObjectKind) -> None:
-    """Removes all objects; their pods end and go as well."""
+    """Removes all objects; their pods are ended and removed as well."""
     namespace, _, name = app.id.partition(":")
     for job in app.jobs:
         kube.delete(kind.kind, namespace, job)

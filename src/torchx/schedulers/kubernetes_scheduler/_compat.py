@@ -31,14 +31,14 @@ KubernetesOpts = Opts
 
 
 def unique_name(name: str) -> str:
-    """A new name for an app, by the function that clients may have put into the package."""
+    """Returns a new name for an app, from the function that clients may replace."""
     import torchx.schedulers.kubernetes_scheduler as package
 
     return package.make_unique(name)
 
 
 def prefix_container_name(container_name: str, role_name: str, replica_id: int) -> str:
-    """What stands before a line of a container: nothing for that of the role itself."""
+    """Returns the prefix of a container's lines: empty for the role's own container."""
     if container_name == f"{role_name}-{replica_id}":
         return ""
     colour, end = ("\033[34m", "\033[0m") if sys.stdout.isatty() else ("", "")
@@ -46,7 +46,7 @@ def prefix_container_name(container_name: str, role_name: str, replica_id: int) 
 
 
 def pod_labels(app: Any, role_idx: int, role: Role, replica_id: int, app_id: str) -> dict[str, str]:
-    """Labels of one replica, as the published package writes them."""
+    """Returns the labels of one replica, as in the published package."""
     return {
         LABEL_VERSION: label_value(__version__),
         LABEL_APP_NAME: label_value(app.name),
@@ -68,7 +68,7 @@ def app_to_resource(
     reserved_memmb: int = RESERVED_MEMMB,
     efa_device_count: int | None = None,
 ) -> dict[str, Any]:
-    """The Job of Volcano of an app, under a new name."""
+    """Builds the Volcano Job of an app, with a new name."""
     opts = Opts(
         queue=queue,
         service_account=service_account,
@@ -90,7 +90,7 @@ def role_to_pod(
     reserved_memmb: int = RESERVED_MEMMB,
     efa_device_count: int | None = None,
 ) -> Any:
-    """The pod of a role as the official client's ``V1Pod``; macros are left as they are.
+    """Builds the pod of a role as the official client's ``V1Pod``; macros are kept.
 
     Raises:
         ModuleNotFoundError: without the package ``kubernetes``.

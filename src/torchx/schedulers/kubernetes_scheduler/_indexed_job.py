@@ -31,7 +31,7 @@ logger = get_logger(__name__)
 
 
 def build_jobs(plan: Plan) -> list[dict[str, Any]]:
-    """The Jobs of an app, in the order of its roles."""
+    """Builds the Jobs of an app, in the order of its roles."""
     roles = plan.app.roles
     names = job_names(plan.name, [(role.name, role.num_replicas) for role in roles])
     _warn_of_retries(plan)
@@ -71,18 +71,18 @@ def _job(plan: Plan, index: int, names: list[str], *, suspended: bool) -> dict[s
 
 
 def deadline(opts: Opts) -> dict[str, int]:
-    """After what time the cluster ends what runs."""
+    """Returns the time limit after which the cluster ends the app."""
     seconds = opts.active_deadline_s
     return {} if seconds is None else {"activeDeadlineSeconds": seconds}
 
 
 def ttl(opts: Opts) -> dict[str, int]:
-    """After what time the cluster deletes what has ended."""
+    """Returns the time after which the cluster deletes an ended app."""
     return {} if opts.ttl_s is None else {"ttlSecondsAfterFinished": opts.ttl_s}
 
 
 def build_service(plan: Plan) -> dict[str, Any] | None:
-    """Gives the pods names in DNS, also before they are ready; ``None`` for a single replica."""
+    """Builds the Service that gives pods DNS names early; ``None`` for a single replica."""
     if not plan.several:
         return None
     name = plan.name

@@ -31,11 +31,11 @@ RESTART_FIELD = f"metadata.labels['{JOB_SET_RESTARTS_LABEL}']"
 
 
 def build_job_set(plan: Plan) -> list[dict[str, Any]]:
-    """The JobSet, which makes its Service itself."""
+    """Builds the JobSet, which creates its Service itself."""
     _check(plan)
     roles, name = plan.app.roles, plan.name
     counts = [(role.name, role.num_replicas) for role in roles]
-    names = job_names(name, counts, reserved=len("-0-abcde"))  # it counts the random end of pods
+    names = job_names(name, counts, reserved=len("-0-abcde"))  # includes the random suffix of pods
     names = [job.removeprefix(f"{name}-") for job in names]
     rank0 = f"{name}-{names[0]}-0-0.{name}" if plan.several else "localhost"
     spec: dict[str, Any] = {
@@ -98,14 +98,14 @@ def _replicated(plan: Plan, index: int, names: list[str], rank0: str) -> dict[st
 
 
 def _limits(role: Role, end: bool) -> dict[str, int]:
-    """Of the Job of a role; what restarts all of the set is not retried within it."""
+    """Returns the limits of a role's Job; restarts of the set are not retries within it."""
     if not _restarts_all(role):
         return limits_of_failures(role, end)
     return limits_of_last_failure(end)
 
 
 def _restarts(roles: list[Role], names: list[str]) -> dict[str, Any]:
-    """What becomes of the set when a Job has failed."""
+    """Builds the rules for the set after the failure of a Job."""
     retries = application_retries(roles)
     if not retries:
         return {}
@@ -122,5 +122,5 @@ def _restarts_all(role: Role) -> bool:
 
 
 def application_retries(roles: list[Role]) -> int:
-    """How often the whole app may start again: the least that a role with such retries allows."""
+    """Returns how often the whole app may restart: the least retries of a role with that policy."""
     return min((role.max_retries for role in roles if _restarts_all(role)), default=0)

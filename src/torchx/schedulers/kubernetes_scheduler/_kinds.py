@@ -1,4 +1,4 @@
-"""The kinds of objects that can run an app: what tells them apart for those who ask the cluster."""
+"""The kinds of objects that can run an app, and how their clusters' objects are handled."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,13 +15,13 @@ from ._states import READERS
 
 @light_dataclass(frozen=True)
 class ObjectKind:
-    """One value of the option ``job_api``.
+    """A value of the option ``job_api``.
 
     Args:
-        kind: of the main objects of an app, which carry its note.
-        mark: label that all of their pods have.
-        features: what such an app may ask for.
-        suspends: it ends by being suspended; else by a command.
+        kind: kind of the main objects of an app, which have its annotation.
+        mark: label of all their pods.
+        features: features of such an app.
+        suspends: True if it is ended by suspending it, False if by a command.
     """
 
     api: str
@@ -32,7 +32,7 @@ class ObjectKind:
 
     @property
     def reader(self) -> Reader:
-        """How its objects are read."""
+        """The functions that parse its objects."""
         return READERS[self.api]
 
 
@@ -54,7 +54,7 @@ _ALL_AGAIN = replace(
     JOB_FEATURES,
     retries=frozenset({RetryPolicy.REPLICA, RetryPolicy.APPLICATION}),
     ends_on_failure=True,
-    attempts=False,  # what starts again is deleted before, logs included
+    attempts=False,  # pods are deleted before a restart, including logs
 )
 
 KINDS: Mapping[str, ObjectKind] = {
@@ -65,27 +65,27 @@ KINDS: Mapping[str, ObjectKind] = {
         ObjectKind("volcano", VOLCANO_JOBS, "volcano.sh/job-name", _ALL_AGAIN, suspends=False),
     )
 }
-"""By the value of the option ``job_api``, the usual one first."""
+"""Kinds by the value of the option ``job_api``, the default first."""
 
 GROUPS = {api: kind.kind.group for api, kind in KINDS.items()}
-"""API group that a cluster must have."""
+"""The API group that a cluster must have."""
 
 
 def kind_of_pods(pods: Sequence[Object]) -> ObjectKind | None:
-    """The kind of objects that made these pods; ``None`` if they do not tell."""
+    """Returns the kind of objects that created these pods; ``None`` if unknown."""
     for pod in pods:
         labels: Any = pod["metadata"].get("labels") or {}
-        for api in ("volcano", "jobset", "job"):  # pods of a JobSet are those of Jobs as well
+        for api in ("volcano", "jobset", "job"):  # pods of a JobSet are also pods of Jobs
             if KINDS[api].mark in labels:
                 return KINDS[api]
     return None
 
 
 def kind_for_queue(groups: Mapping[str, Sequence[str]]) -> str:
-    """What runs an app with a queue on a cluster with these API groups."""
+    """Returns the kind for an app with a queue, on a cluster with these API groups."""
     return "volcano" if KINDS["volcano"].kind.group in groups else "job"
 
 
 def has_kueue(groups: Mapping[str, Sequence[str]]) -> bool:
-    """Whether the cluster has queues for Jobs and JobSets."""
+    """Returns True if the cluster has queues for Jobs and JobSets."""
     return "kueue.x-k8s.io" in groups

@@ -15,6 +15,7 @@ from torchx.schedulers._kube.client import MARK, KubeClient
 from torchx.schedulers._kube.errors import (
     AlreadyExists,
     ApiError,
+    ConfigError,
     MissingKind,
     NotSent,
     ServerBusy,
@@ -26,20 +27,20 @@ from ._kinds import GROUPS, KINDS
 from ._request import KubernetesJob
 
 _BESIDE = {kind.name: kind for kind in (SERVICES, CONFIG_MAPS)}
-"""Kinds of objects beside the main ones."""
+"""Kinds of objects other than the main ones."""
 
 logger = get_logger(__name__)
 
 
 def submit(kube: KubeClient, job: KubernetesJob) -> None:
-    """Makes all objects and lets them start; leaves nothing behind if that fails.
+    """Creates all objects and starts them; rolls back on failure.
 
-    Nothing runs before all of them are there, wherever this process is killed: a single Job is let
-    go by one request, and of several none runs before the gate is there, which comes last.
+    Nothing runs before all of them exist, wherever this process is killed: a single Job is released
+    by one request, and several Jobs wait for the gate, which is created last.
 
     Raises:
         JobStartError: if another app has the name.
-        TorchXError: whatever the cluster says.
+        TorchXError: any error of the cluster.
     """
     mark = random_id()
     begun: dict[str, bool] = {}
@@ -63,19 +64,19 @@ def _create_all(kube: KubeClient, job: KubernetesJob, mark: str, begun: dict[str
 def _create_job(
     kube: KubeClient, job: KubernetesJob, body: dict[str, Any], mark: str, begun: dict[str, bool]
 ) -> dict[str, Any]:
-    """Makes one Job; gives the reference by which it owns other objects.
+    """Creates one Job; returns the reference by which it owns other objects.
 
     Args:
-        begun: notes the name, and whether it was made for certain.
+        begun: receives the name, and whether it was certainly created.
     """
     name = body["metadata"]["name"]
     begun[name] = False
     try:
         body = _marked(_unqueued(body, job), mark)
         made = kube.create(KINDS[job.api].kind, job.namespace, body)
-    except (ApiError, NotSent, Untrusted) as err:
+    except (ApiError, ConfigError, NotSent, Untrusted) as err:
         if not isinstance(err, ServerBusy):
-            del begun[name]  # it was not made; one that exists is somebody else's
+            del begun[name]  # it was not created; an existing one belongs to somebody else
         if isinstance(err, MissingKind):
             raise _no_operator(kube, job.api, err) from None
         raise
@@ -102,7 +103,7 @@ def _create_owned(
     mark: str,
     owners: list[dict[str, Any]],
 ) -> None:
-    """Makes an object that goes when the last of the Jobs is gone; ``None`` for none."""
+    """Creates an object that is deleted with the last of the Jobs; does nothing for ``None``."""
     if body is not None:
         owned = _marked(body, mark)
         owned["metadata"]["ownerReferences"] = owners
@@ -110,7 +111,7 @@ def _create_owned(
 
 
 def _unqueued(body: dict[str, Any], job: KubernetesJob) -> dict[str, Any]:
-    """A Job as it is made: its queue would let it go before the other objects are there."""
+    """Returns a Job without its queue, which would start it before the other objects exist."""
     labels = body["metadata"]["labels"]
     if LABEL_QUEUE not in labels or len(job.objects) == 1:
         return body
@@ -119,7 +120,7 @@ def _unqueued(body: dict[str, Any], job: KubernetesJob) -> dict[str, Any]:
 
 
 def _no_operator(kube: KubeClient, api: str, err: MissingKind) -> MissingKind:
-    """Names the kinds of objects that the cluster does have."""
+    """Returns the error for a missing kind, which lists the available ones."""
     try:
         groups = kube.groups()
     except TorchXError:
@@ -139,7 +140,7 @@ def _check_size(job: KubernetesJob) -> None:
 
 
 def _marked(body: dict[str, Any], mark: str) -> dict[str, Any]:
-    """A copy of an object by which we know it as made by this submission."""
+    """Returns a copy of an object with the mark of this submission."""
     marked = copy.copy(body)
     annotations = {**(body["metadata"].get("annotations") or {}), MARK: mark}
     marked["metadata"] = {**body["metadata"], "annotations": annotations}
@@ -147,7 +148,7 @@ def _marked(body: dict[str, Any], mark: str) -> dict[str, Any]:
 
 
 def _release(kube: KubeClient, job: KubernetesJob) -> None:
-    """Lets the Jobs start, or puts them into their queue, which does so."""
+    """Starts the Jobs, or puts them into their queue, which starts them."""
     if len(job.objects) == 1:
         return  # it was made like that
     for body in job.jobs:
@@ -164,7 +165,7 @@ def _take_back(kube: KubeClient, job: KubernetesJob, begun: Mapping[str, bool]) 
             (kube.delete if made else kube.withdraw)(KINDS[job.api].kind, job.namespace, name)
         except TorchXError as err:
             logger.warning(
-                "Job `%s` could not be taken back, remove it with `torchx delete kubernetes:///%s`:"
+                "Job `%s` could not be rolled back, remove it with `torchx delete kubernetes:///%s`:"
                 " %s",
                 name,
                 job.app_id,
@@ -200,5 +201,7 @@ def validate(kube: KubeClient, job: KubernetesJob) -> None:
             kube.validate(kind, job.namespace, body)
         except MissingKind as err:
             raise _no_operator(kube, job.api, err) from None
+        except ConfigError:
+            raise  # it says nothing of the objects
         except InvalidInput as err:
             raise InvalidInput(f"Invalid job spec: {err}") from None

@@ -1,4 +1,4 @@
-"""Looks at many apps and removes them, by a few calls for all of them."""
+"""Queries and removes many apps, with a few requests for all of them."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -12,13 +12,13 @@ from torchx.schedulers._kube.errors import Forbidden, MissingKind
 from ._kinds import KINDS, ObjectKind, kind_of_pods
 
 _NAMES = 100
-"""In one selector: it is part of the URL, which servers and proxies bound."""
+"""Most apps in one selector, which is part of the URL, whose length is limited."""
 
 
 def look_many(
     kube: KubeClient, namespace: str, names: Sequence[str], kinds: Sequence[ObjectKind]
 ) -> dict[str, tuple[Looked, ObjectKind]]:
-    """Those apps that there are, by name: one question about pods and one for each kind."""
+    """Returns the existing apps by name, with one request for pods and one for each kind."""
     found: dict[str, tuple[Looked, ObjectKind]] = {}
     for some in _chunks(names):
         pods: dict[str, list[Object]] = {}
@@ -38,7 +38,7 @@ def look_many(
 def remove_many(
     kube: KubeClient, namespace: str, names: Sequence[str], kinds: Iterable[ObjectKind]
 ) -> None:
-    """Removes the objects of these apps, one call for each kind; what they own goes with them.
+    """Removes the objects of these apps, and what they own, with one request for each kind.
 
     Raises:
         Forbidden: if the user may delete objects one by one only; some may be gone then.
@@ -59,7 +59,7 @@ def _list(
     except Forbidden:
         if needed:
             raise
-        return []  # who may not look at this kind has none of it
+        return []  # without the permission for this kind, there are none
 
 
 def _chunks(names: Sequence[str]) -> Iterator[Sequence[str]]:

@@ -1,8 +1,7 @@
-"""Names of objects, and labels: what a cluster accepts as such, whatever the app and its roles are
-called. Pure.
+"""Converts names of apps and roles to names and labels that a cluster accepts. Pure.
 
-A Job makes pods ``<job>-<index>-<5 symbols>`` with the host name ``<job>-<index>``, which must be a
-DNS label.
+A Job creates pods ``<job>-<index>-<5 symbols>`` with the host name ``<job>-<index>``, which must be
+a DNS label.
 """
 
 import re
@@ -12,13 +11,13 @@ from torchx.schedulers._kube.apps.labels import LABEL_CHARS, dns_label
 from torchx.util.strings import normalize_str
 
 APP_CHARS = 40
-"""Length of the name of an app; the rest is for the role and the number of the replica."""
+"""Most characters of the name of an app; the rest is for the role and the replica's index."""
 
 _RANDOM_END = re.compile("-[a-z0-9]+$")
 
 
 def app_name(unique: str) -> str:
-    """Name of an app, which is the name of its Service, from one that ends with a random id.
+    """Converts a name that ends with a random id to the name of an app and its Service.
 
     >>> app_name("My_App.v2-x7c2"), app_name("9-x7c2")
     ('my-app-v2-x7c2', 'a9-x7c2')
@@ -34,15 +33,15 @@ def app_name(unique: str) -> str:
 
 
 def job_names(app: str, roles: Sequence[tuple[str, int]], reserved: int = 0) -> list[str]:
-    """Names of the Jobs of an app, one for each role, all different.
+    """Returns unique names of the Jobs of an app, one for each role.
 
     >>> job_names("app-x1", [("trainer", 2), ("Trainer", 1)])
     ['app-x1-trainer', 'app-x1-trainer-r1']
 
     Args:
-        app: as ``app_name`` gives it.
+        app: the result of ``app_name``.
         roles: name and number of replicas of each.
-        reserved: characters that come beside such a name and the number of a replica.
+        reserved: characters needed beside such a name and the replica's index.
     """
     names: list[str] = []
     for i, (role, replicas) in enumerate(roles):
@@ -51,14 +50,14 @@ def job_names(app: str, roles: Sequence[tuple[str, int]], reserved: int = 0) -> 
         if f"{app}-{name}" in names:
             end = f"-r{i}"
             name = name[: room - len(end)].rstrip("-") + end
-        while f"{app}-{name}" in names:  # a role may be called like that
+        while f"{app}-{name}" in names:  # a role may have that name
             name = f"{name[:-1].rstrip('-')}x" if len(name) >= room else f"{name}x"
         names.append(f"{app}-{name}")
     return names
 
 
 def volcano_name(unique: str) -> str:
-    """Name of a Job of Volcano, as the published package makes it where a cluster accepts that.
+    """Returns the name of a Volcano Job, as in the published package if a cluster accepts it.
 
     >>> volcano_name("My_App-9-x7c2"), volcano_name("9-x7c2")
     ('myapp-9-x7c2', 'a9-x7c2')
@@ -69,7 +68,7 @@ def volcano_name(unique: str) -> str:
 
 
 def task_names(app: str, roles: Sequence[tuple[str, int]]) -> list[str]:
-    """Names of the roles in those of the tasks of Volcano, ``<name>-<replica>``, all different.
+    """Returns unique names of the roles for Volcano's tasks, ``<name>-<replica>``.
 
     >>> task_names("app-x1", [("My_Trainer", 2), ("mytrainer", 1)])
     ['mytrainer', 'mytrainer-r1']

@@ -22,10 +22,10 @@ class Opts(StructuredOpts):
     """Let the API server check the objects in a dry run, if it can be reached."""
 
     reserved_millicpu: int = 100
-    """What is asked of CPUs less than the limit, in 1/1000 CPU, to leave room for the node."""
+    """How much less CPU is requested than the limit, in 1/1000 CPU, to leave room for the node."""
 
     reserved_memmb: int = 1024
-    """What is asked of memory less than the limit, in MB, to leave room for the node."""
+    """How much less memory is requested than the limit, in MB, to leave room for the node."""
 
     efa_device_count: int | None = None
     """Number of EFA devices of each replica; unset, that of the resource; 0 for none."""
@@ -41,7 +41,7 @@ class Opts(StructuredOpts):
     """Path of a kubeconfig; unset, those of KUBECONFIG, else ~/.kube/config."""
 
     gpu_resource: str = "nvidia.com/gpu"
-    """Name of the resource that `gpu` asks for."""
+    """Name of the resource that `gpu` requests."""
 
     node_selector: dict[str, str] | None = None
     """Labels that the nodes must have. Example: pool:gpu,zone:a"""
@@ -59,11 +59,11 @@ class Opts(StructuredOpts):
     """Seconds after which the cluster deletes an app that has ended; unset, it is kept."""
 
     active_deadline_s: int | None = None
-    """Seconds after which the cluster ends the app, which then has failed."""
+    """Seconds after which the cluster ends the app, which then counts as failed."""
 
     grace_s: int | None = None
     """Seconds between SIGTERM and SIGKILL when a replica is ended; unset, 30."""
 
     on_failure: str = "end"
-    """What becomes of the other replicas when one has failed for good: `end` ends them, those of
+    """What happens to the other replicas when one has failed for good: `end` ends them, those of
     other roles as long as `torchx run` or `Runner.wait` waits; `wait` lets them go on."""

@@ -1,4 +1,4 @@
-"""What the builders of objects are given. Pure."""
+"""The input of the builders of objects. Pure."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,10 +14,10 @@ from ._options import Opts
 
 @light_dataclass(frozen=True)
 class Facts:
-    """What the request depends on and is not in the app.
+    """Inputs of the request that are not in the app.
 
     Args:
-        overlays: fields of the pods, by role.
+        overlays: overlays of the pods, by role.
         api: kind of objects that run the app.
     """
 
@@ -31,7 +31,7 @@ class Plan:
     """An app whose objects are to be built.
 
     Args:
-        name: of the app in the cluster.
+        name: name of the app in the cluster.
     """
 
     app: AppDef
@@ -41,22 +41,22 @@ class Plan:
 
     @property
     def several(self) -> bool:
-        """There are replicas that have to find each other."""
+        """True if there are several replicas, which have to find each other."""
         return sum(role.num_replicas for role in self.app.roles) > 1
 
     @property
     def ends_on_failure(self) -> bool:
-        """The others are ended when one replica has failed for good."""
+        """True if the others are ended when one replica has failed for good."""
         return ends_on_failure(self.opts.on_failure)
 
     @property
     def queue_label(self) -> dict[str, str]:
-        """By which Kueue knows the objects; empty for no queue."""
+        """The label with the queue for Kueue; empty for no queue."""
         return {LABEL_QUEUE: self.opts.queue} if self.opts.queue else {}
 
     @property
     def pods(self) -> PodOptions:
-        """What the options say of pods."""
+        """The options that apply to pods."""
         opts = self.opts
         secret = [opts.image_secret] if opts.image_secret else []
         return PodOptions(
@@ -73,5 +73,5 @@ class Plan:
         )
 
     def overlay(self, role: str) -> Mapping[str, Any]:
-        """The user's own fields of the pods of a role."""
+        """Returns the user's overlay of a role's pods."""
         return self.facts.overlays.get(role) or {}

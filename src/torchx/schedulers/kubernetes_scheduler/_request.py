@@ -22,7 +22,7 @@ BUILDERS: Mapping[str, Callable[[Plan], list[dict[str, Any]]]] = {
     "jobset": build_job_set,
     "volcano": build_volcano_job,
 }
-"""By the value of the option ``job_api``."""
+"""Builders by the value of the option ``job_api``."""
 
 
 @dataclass(repr=False)
@@ -31,9 +31,9 @@ class KubernetesJob:
 
     Args:
         jobs: the main objects: Jobs in the order of the roles, one JobSet, or one Job of Volcano.
-        service: ``None`` for a single replica, and where the cluster makes it.
-        gate: made last, by which all Jobs start at once; ``None`` where there is one main object.
-        context, kubeconfig: which cluster; ``None`` for the user's own choice.
+        service: ``None`` for a single replica, and if the cluster creates it.
+        gate: created last, to start all Jobs at once; ``None`` if there is one main object.
+        context, kubeconfig: the cluster; ``None`` for the user's default.
         api: kind of the main objects.
     """
 
@@ -49,17 +49,17 @@ class KubernetesJob:
 
     @property
     def app_id(self) -> str:
-        """By which the scheduler knows the app."""
+        """The app's id in the scheduler."""
         return f"{self.namespace}:{self.name}"
 
     @property
     def objects(self) -> list[dict[str, Any]]:
-        """All objects, in the order in which they are made."""
+        """All objects, in the order of their creation."""
         return [*self.jobs, *(obj for obj in (self.service, self.gate) if obj is not None)]
 
     @property
     def resource(self) -> dict[str, Any]:
-        """The main object, of several roles with ``job_api=job`` the first one's."""
+        """The main object; with several Jobs that of the first role."""
         return self.jobs[0]
 
     def __repr__(self) -> str:
@@ -69,19 +69,19 @@ class KubernetesJob:
 
 
 def render_request(job: KubernetesJob) -> str:
-    """The objects as documents of YAML."""
+    """Renders the objects as YAML documents."""
     return render_objects(job.objects)
 
 
 def build_request(app: AppDef, unique: str, opts: Opts, facts: Facts) -> KubernetesJob:
-    """Builds the request of an app; the app is left as it is.
+    """Builds the request of an app, which is not changed.
 
     Args:
         unique: name of the app with a random id at its end.
 
     Raises:
-        InvalidInput: for options that there are not, and roles that no pod can be made of.
-        UnsupportedRequest: for what this kind of objects does not have.
+        InvalidInput: for invalid options, and roles that cannot be pods.
+        UnsupportedRequest: for features that this kind of objects does not have.
     """
     _check_options(opts)
     if not app.roles:

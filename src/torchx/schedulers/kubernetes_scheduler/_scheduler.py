@@ -39,17 +39,17 @@ if TYPE_CHECKING:
     from torchx.schedulers.checkups import Checkup, Configured
 
 _VALIDATION_S = 10.0
-"""How long a dry run waits for each answer of the cluster."""
+"""Seconds that a dry run waits for each response of the cluster."""
 
 logger = get_logger(__name__)
 
 
 class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
-    """Runs apps on the cluster of a kubeconfig, which also keeps all that is known of them.
+    """Runs apps on the cluster of a kubeconfig, which also stores their state.
 
     Args:
-        client: of the API server; ``None`` for one that the kubeconfig tells, made on first use.
-        docker_client: of Docker's SDK, for images with the user's code.
+        client: client of the API server; ``None`` creates one from the kubeconfig on first use.
+        docker_client: client of Docker's SDK, for images with the user's code.
     """
 
     features = JOB_FEATURES
@@ -71,7 +71,7 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         return Opts.as_runopts()
 
     def _validate(self, app: AppDef, scheduler: str, cfg: object = None) -> None:
-        """A role without a resource is accepted: its pods have no limits."""
+        """Accepts a role without a resource: its pods have no limits."""
 
     def _features_with(self, cfg: Any) -> SchedulerFeatures:
         api = cfg.get("job_api") if isinstance(cfg, Mapping) else None
@@ -79,7 +79,7 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         return self.features if kind is None else kind.features
 
     def _submit_dryrun(self, app: AppDef, cfg: Opts) -> AppDryRunInfo[KubernetesJob]:
-        app = copy.copy(app)  # images that are pushed get other names
+        app = copy.copy(app)  # pushed images get other names
         app.roles = [copy.copy(role) for role in app.roles]
         images = self.dryrun_push_images(app, cfg)
         overlays = {role.name: read_overlay(role, app) for role in app.roles}
@@ -93,7 +93,7 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         return AppDryRunInfo(job, render_request)
 
     def _choose_api(self, cfg: Opts, home: Home) -> tuple[str, Opts]:
-        """The kind of objects to run the app with, and the options for it."""
+        """Returns the kind of objects for the app, and the options for it."""
         if cfg.job_api is not None or cfg.queue is None:
             return cfg.job_api or "job", cfg
         try:
@@ -114,17 +114,17 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         return api, cfg
 
     def _groups_of(self, home: Home, most_s: float | None = None) -> Mapping[str, Sequence[str]]:
-        """The API groups of a cluster, which are asked for once."""
+        """Returns the API groups of a cluster, queried once."""
         if home not in self._groups:
             kube = self._clusters.kube(home)
             self._groups[home] = (kube.hurried(most_s) if most_s else kube).groups()
         return self._groups[home]
 
     def _validate_on_server(self, job: KubernetesJob) -> None:
-        """Lets the cluster check the objects; where it cannot be reached, that is said."""
+        """Lets the cluster check the objects; warns if it cannot be reached."""
         home = (job.kubeconfig, job.context)
-        if self._clusters.reachable(home):  # it says why not
-            logger.info("the objects are not checked, as there is no cluster to ask")
+        if self._clusters.reachable(home):  # its error names the reason
+            logger.info("the objects are not checked, because there is no cluster")
             return
         from ._launch import validate
 
@@ -134,7 +134,7 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
             logger.warning("the objects are not checked by the cluster: %s", err)
 
     def schedule(self, dryrun_info: AppDryRunInfo[KubernetesJob]) -> str:
-        """Makes all objects of the app and lets them start, or leaves nothing behind.
+        """Creates all objects of the app and starts them; rolls back on failure.
 
         Raises:
             JobStartError: if another app has the name.
@@ -151,7 +151,7 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         return job.app_id
 
     def _by_digest(self, job: KubernetesJob) -> KubernetesJob:
-        """The request with pushed images by their digests, which nobody can move."""
+        """Returns the request with pushed images by digest, which cannot be moved like tags."""
         if not job.images_to_push:
             return job
         pushed = copy.deepcopy(job)
@@ -162,7 +162,7 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
     # -- looking ----------------------------------------------------------------------------
 
     def look(self, app_id: str) -> AppSnapshot | None:
-        """State and replicas of an app; ``None`` if the cluster has no objects of it."""
+        """Returns state and replicas of an app; ``None`` if the cluster has no objects of it."""
         from torchx.schedulers._kube.apps.look import explain
 
         from ._client import look, pod_group
@@ -198,7 +198,7 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         self._clusters.forget(app_id)
 
     def look_all(self, cfg: Mapping[str, CfgVal] | None = None) -> Iterable[AppSnapshot]:
-        """All apps of a namespace, the latest first."""
+        """Returns all apps of a namespace, latest first."""
         from ._client import list_apps
 
         opts = Opts.from_cfg(cfg or {})
@@ -210,12 +210,12 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         return [snapshot for _, snapshot in rows]
 
     def _kinds_of(self, home: Home) -> list[ObjectKind]:
-        """The kinds of objects that there may be on a cluster."""
+        """Returns the kinds of objects that a cluster may have."""
         groups = self._groups_of(home)
         return [k for k in KINDS.values() if k.kind.group in groups or k.api == "job"]
 
     def look_many(self, app_ids: Sequence[str]) -> Mapping[str, AppSnapshot]:
-        """As ``look``, by a few questions for all apps of a namespace; not why they wait."""
+        """Like ``look``, with a few requests for all apps of a namespace; without reasons."""
         if len(app_ids) < 2:
             return super().look_many(app_ids)
         from ._many import look_many
@@ -231,7 +231,7 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         return found
 
     def _places(self, app_ids: Iterable[str]) -> dict[tuple[Home, str], dict[str, str]]:
-        """Ids of apps by their names, for each cluster and namespace."""
+        """Returns ids of apps by name, for each cluster and namespace."""
         places: dict[tuple[Home, str], dict[str, str]] = {}
         for app_id in app_ids:
             home, namespace, name = self._clusters.place(app_id)
@@ -239,7 +239,7 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         return places
 
     def describe_native(self, app_id: str) -> AppDryRunInfo[KubernetesJob] | None:
-        """The objects of the app as they are in the cluster; ``None`` if there are none."""
+        """Returns the app's objects from the cluster; ``None`` if there are none."""
         if self.snapshot(app_id) is None:
             return None
         _, namespace, name = self._clusters.place(app_id)
@@ -249,13 +249,13 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         return AppDryRunInfo(request, render_request)
 
     def wait_for_change(self, app_id: str, timeout_s: float) -> None:
-        """Returns as soon as an object of the app has changed, at the latest after the time."""
+        """Returns when an object of the app has changed, at the latest after the timeout."""
         self._clusters.wait_for_change(app_id, timeout_s)
 
     def read_logs(
         self, snapshot: AppSnapshot, replicas: Sequence[ReplicaKey], query: LogQuery
     ) -> Iterator[LogChunk]:
-        """Lines of these replicas in the order of time, of all containers of their pods."""
+        """Yields lines of these replicas by time, of all containers of their pods."""
         from torchx.schedulers._kube.apps.logs import read_logs
 
         app_id = snapshot.app_id
@@ -267,19 +267,19 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         return read_logs(kube, place, replicas, query, start, kind.kind, kind.reader)
 
     def checkups(self, configured: "Configured | None" = None) -> "Sequence[Checkup]":
-        """What jobs here need."""
+        """Returns the checks of what jobs on Kubernetes need."""
         from ._checkups import checkups
 
         return checkups(configured)
 
     def cause_rules(self) -> "Sequence[Rule]":
-        """What the words of this backend mean."""
+        """Returns the rules for messages of the cluster."""
         from torchx.schedulers._kube.apps.causes import RULES
 
         return RULES
 
     def refusal_rules(self) -> "Sequence[Rule]":
-        """What the words of this backend for refusing a launch mean."""
+        """Returns the rules for refusals by the cluster."""
         from torchx.schedulers._kube.apps.causes import REFUSALS
 
         return REFUSALS
@@ -292,13 +292,13 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         return self._clusters.execute(app, snapshot, replica.native_id, request)
 
     def open_port(self, snapshot: AppSnapshot, replica: ReplicaSnapshot, port: int) -> "PodPort":
-        """A connection to a port of the pod, through the API server."""
+        """Opens a connection to a port of the pod, through the API server."""
         return self._clusters.open_port(snapshot, replica.native_id, port)
 
     # -- ending -----------------------------------------------------------------------------
 
     def end(self, snapshot: AppSnapshot) -> None:
-        """Ends an app that a user cancelled: the pods go, the objects stay."""
+        """Ends an app that a user cancelled: pods are deleted, the main objects are kept."""
         self._end(snapshot, "cancelled", ())
 
     def end_rest(self, snapshot: AppSnapshot) -> None:
@@ -307,7 +307,7 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         self._end(snapshot, "failed", failed)
 
     def needs_watcher(self, app_id: str) -> bool:
-        """Whether the rest of the app is ended after a failure only while somebody waits for it."""
+        """Returns True if a failure ends the rest of the app only while something waits for it."""
         if not super().needs_watcher(app_id):
             return False
         return not needs_nobody(self._app(app_id))
@@ -321,7 +321,7 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         end(self._clusters.kube(home), app, kind, word, jobs)
 
     def remove(self, snapshot: AppSnapshot) -> None:
-        """Removes all objects of the app; what still runs of it ends."""
+        """Removes all objects of the app, which ends what still runs."""
         from ._client import remove
 
         home, _, _ = self._clusters.place(snapshot.app_id)
@@ -331,7 +331,7 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         self._clusters.removed(snapshot.app_id)
 
     def remove_many(self, snapshots: Sequence[AppSnapshot]) -> Mapping[str, TorchXError]:
-        """One call for each kind of objects in a namespace."""
+        """Removes apps with one request for each kind of objects in a namespace."""
         if len(snapshots) < 2:
             return super().remove_many(snapshots)
         from ._many import remove_many
@@ -354,7 +354,7 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         return errors
 
     def _app(self, app_id: str) -> "App":
-        """The objects of the app, as they were looked at."""
+        """Returns the objects of the app from the last query."""
         if app_id not in self._clusters.looked:
             self.look(app_id)
         looked = self._clusters.looked.get(app_id)
@@ -364,7 +364,7 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
 
 
 def containers_of(jobs: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The containers of all pods that these objects make."""
+    """Yields the containers of all pods that these objects create."""
     for job in jobs:
         spec = job["spec"]
         templates = [task["template"] for task in spec.get("tasks") or ()]
@@ -377,5 +377,5 @@ def containers_of(jobs: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]
 def create_scheduler(
     session_name: str, client: Any = None, docker_client: Any = None, **kwargs: object
 ) -> KubernetesScheduler:
-    """Makes the scheduler; unknown keywords are ignored, since all factories get the same."""
+    """Creates the scheduler; unknown keywords are ignored, because all factories get the same."""
     return KubernetesScheduler(session_name, client=client, docker_client=docker_client)

@@ -1,4 +1,4 @@
-"""Objects of each kind as snapshots of apps. Pure."""
+"""Parses objects of each kind for snapshots of apps. Pure."""
 
 from collections.abc import Mapping
 
@@ -18,21 +18,21 @@ from torchx.schedulers.api import AppState
 
 
 def is_over(job: Object) -> bool:
-    """Whether all has ended that the object ever starts."""
+    """Returns True if everything that the object starts has ended."""
     if condition(job, "Complete", "Failed", "Completed") is not None:
         return True
     return volcano_phase(job) in VOLCANO_ENDED
 
 
 def starts_nothing(job: Object) -> bool:
-    """Whether no pod is made any more, as far as the controller has noticed."""
+    """Returns True if no pod will be created any more, as far as the controller has noticed."""
     if condition(job, "Complete", "Failed", "FailureTarget", "SuccessCriteriaMet") is not None:
         return True
     return bool(ended_mark(job)) and condition(job, "Suspended") is not None
 
 
 def job_fate(role: NotedRole, job: Object | None, marked: bool) -> Fate:
-    """What a Job says of the replicas of its role."""
+    """Returns the fate of a role's replicas according to its Job."""
     status = (job or {}).get("status") or {}
     over = marked if job is None else starts_nothing(job)
     return Fate(
@@ -59,7 +59,7 @@ def _failed_condition(obj: Object) -> str:
 
 
 def job_state(job: Object) -> AppState:
-    """State of a Job by its own word."""
+    """Returns the state of a Job from its status."""
     if condition(job, "Complete"):
         return AppState.SUCCEEDED
     if condition(job, "Failed"):
@@ -74,7 +74,7 @@ def job_state(job: Object) -> AppState:
 
 
 def job_set_fate(role: NotedRole, job_set: Object | None, marked: bool) -> Fate:
-    """What a JobSet says of the replicas of one of its roles."""
+    """Returns the fate of a role's replicas according to the JobSet."""
     if job_set is None:
         return Fate(over=marked)
     ended = condition(job_set, "Completed", "Failed")
@@ -89,7 +89,7 @@ def job_set_fate(role: NotedRole, job_set: Object | None, marked: bool) -> Fate:
 
 
 def job_set_restarts(app: App) -> int:
-    """How often the set has started again, and replicas of it by themselves."""
+    """Returns the number of restarts of the set, and of single replicas."""
     from_set = sum(int((j.get("status") or {}).get("restarts") or 0) for j in app.jobs.values())
     alone = [
         (pod["metadata"].get("annotations") or {}).get(FAILURES_ANNOTATION, "0")
@@ -100,7 +100,7 @@ def job_set_restarts(app: App) -> int:
 
 
 def job_set_state(job_set: Object) -> AppState:
-    """State of a JobSet by its own word."""
+    """Returns the state of a JobSet from its status."""
     if condition(job_set, "Completed"):
         return AppState.SUCCEEDED
     if condition(job_set, "Failed"):
@@ -145,12 +145,12 @@ _ENDING = ("Completing", "Aborting", "Terminating", *VOLCANO_ENDED)
 
 
 def volcano_phase(job: Object) -> str:
-    """Phase of a Job of Volcano; empty as long as there is none."""
+    """Returns the phase of a Volcano Job; empty if there is none yet."""
     return str(((job.get("status") or {}).get("state") or {}).get("phase") or "")
 
 
 def volcano_fate(role: NotedRole, job: Object | None, marked: bool) -> Fate:
-    """What a Job of Volcano says of the replicas of one of its roles."""
+    """Returns the fate of a role's replicas according to the Volcano Job."""
     if job is None:
         return Fate(over=marked)
     phase = volcano_phase(job)
@@ -163,7 +163,7 @@ def volcano_fate(role: NotedRole, job: Object | None, marked: bool) -> Fate:
 
 
 def volcano_restarts(app: App) -> int:
-    """How often the Job has started something again; the last count is that of its end."""
+    """Returns how often the Job has restarted tasks; its end counts as the last time."""
     found = 0
     for job in app.jobs.values():
         count = int((job.get("status") or {}).get("retryCount") or 0)
@@ -172,7 +172,7 @@ def volcano_restarts(app: App) -> int:
 
 
 def volcano_failure(job: Object) -> str:
-    """Why a Job of Volcano has failed."""
+    """Returns why a Volcano Job has failed."""
     phase = volcano_phase(job)
     if JOB_STATE.get(phase) is not AppState.FAILED:
         return ""
@@ -182,7 +182,7 @@ def volcano_failure(job: Object) -> str:
 
 
 def volcano_state(job: Object) -> AppState:
-    """State of a Job of Volcano by its own word."""
+    """Returns the state of a Volcano Job from its status."""
     phase = volcano_phase(job)
     state = JOB_STATE.get(phase, AppState.UNKNOWN) if phase else AppState.PENDING
     if state is AppState.FAILED and ended_mark(job) == "cancelled":
@@ -197,20 +197,20 @@ READERS: Mapping[str, Reader] = {
     "jobset": Reader(job_set_fate, _failed_condition, job_set_restarts, "JobSets"),
     "volcano": Reader(volcano_fate, volcano_failure, volcano_restarts),
 }
-"""By the value of the option ``job_api``."""
+"""Functions by the value of the option ``job_api``."""
 
 _STATES = {"job": job_state, "jobset": job_set_state, "volcano": volcano_state}
 
 
 def row_state(app: App, api: str = "job") -> AppState:
-    """State of an app by its main objects alone, for lists of many."""
+    """Returns the state of an app from its main objects alone, for lists."""
     states = {_STATES[api](job) for job in app.jobs.values()}
     cancelled = any(ended_mark(job) == "cancelled" for job in app.jobs.values())
     return sum_states(states, cancelled)
 
 
 def ends_itself(obj: Object) -> bool:
-    """Whether the cluster ends all of the app when one replica has failed for good."""
+    """Returns True if the cluster ends all of the app when one replica has failed for good."""
     if obj.get("kind") == "JobSet":
         return True
     return any("PodFailed" in str(policy) for policy in obj["spec"].get("policies") or ())

@@ -1,6 +1,7 @@
 """Builds one Job of Volcano for the whole app, with a task for each replica. Pure.
 
-The shape is that of the published package, which other tools know: https://volcano.sh/en/docs/vcjob/.
+The format is that of the published package, which other tools use:
+https://volcano.sh/en/docs/vcjob/.
 """
 
 from collections.abc import Callable, Iterator
@@ -40,7 +41,7 @@ RETRY_POLICIES: dict[str, list[dict[str, str]]] = {
         {"event": "PodFailed", "action": "RestartJob"},
     ],
 }
-"""Policies of the tasks of a role, as the published package has them."""
+"""Policies of the tasks of a role, as in the published package."""
 _POLICIES = {
     **RETRY_POLICIES,
     RetryPolicy.REPLICA: [
@@ -48,12 +49,12 @@ _POLICIES = {
         {"event": "PodFailed", "action": "RestartTask"},
     ],
 }
-"""Without one, Volcano leaves a replica alone that has failed."""
+"""Without a policy, Volcano ignores a failed replica."""
 _END_ALL = [{"event": "PodFailed", "action": "TerminateJob"}]
 
 
 def build_volcano_job(plan: Plan) -> list[dict[str, Any]]:
-    """The Job, whose plugins make a Service and variables with the hosts of each task."""
+    """Builds the Job, whose plugins create a Service and variables with the hosts of each task."""
     roles, name, opts = plan.app.roles, plan.name, plan.opts
     names = task_names(name, [(role.name, role.num_replicas) for role in roles])
     rank0 = f"VC_{names[0].upper().replace('-', '_')}_0_HOSTS"
@@ -88,12 +89,12 @@ def build_volcano_job(plan: Plan) -> list[dict[str, Any]]:
 
 
 def volcano_retries(roles: list[Role]) -> int:
-    """How often the Job may start something again: the least that a role with retries allows."""
+    """Returns how often the Job may restart tasks: the least retries of a role that has any."""
     return min((role.max_retries for role in roles if role.max_retries > 0), default=0)
 
 
 def _tasks(plan: Plan, index: int, name: str, rank0: str) -> Iterator[dict[str, Any]]:
-    """A task for each replica of a role. What is the same in all of them is one object."""
+    """Yields a task for each replica of a role. Equal parts are the same object."""
     role = plan.app.roles[index]
     check_image(role)
     options = plan.pods
@@ -127,7 +128,7 @@ def _tasks(plan: Plan, index: int, name: str, rank0: str) -> Iterator[dict[str, 
 
 
 def build_plain_pod(role: Role, name: str, options: PodOptions) -> dict[str, Any]:
-    """The pod of a role with its macros as they are."""
+    """Builds the pod of a role without filling in macros."""
     values = {**role.env, ENV_TORCHX_IMAGE: role.image}
     env = [_variable(key, value, lambda text: text) for key, value in values.items()]
     main, volumes = build_main(role, name, [role.entrypoint, *role.args], env, options)

@@ -1,4 +1,4 @@
-"""What the words of the supervisor of local jobs mean."""
+"""Rules for messages of the supervisor of local jobs."""
 
 from torchx.schedulers._core.causes import Cause, Rule
 

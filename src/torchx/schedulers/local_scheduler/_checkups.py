@@ -1,4 +1,4 @@
-"""What local jobs need: a folder for records, file descriptors, processes, shared memory."""
+"""Checks for local jobs: folder for records, file descriptors, processes, shared memory."""
 
 import os
 import resource
@@ -23,7 +23,7 @@ _SHM = "/dev/shm"
 
 
 def checkups() -> list[Checkup]:
-    """All checks."""
+    """Returns all checks."""
     return [
         Checkup("records", lambda: folder_finding(local_home(), "records and logs in")),
         Checkup("open files", lambda: open_files_finding("jobs of many replicas")),

@@ -1,4 +1,4 @@
-"""What asks and orders the processes that supervise jobs, and ends what they left behind."""
+"""Communicates with the supervisors of jobs, and cleans up after killed ones."""
 
 import _socket as socket  # the public module takes 3 ms to import
 import os
@@ -16,23 +16,24 @@ from ._supervise import journal, tree
 from ._supervise.format import event
 
 CANCEL_ANSWER_S = 5.0
-"""How long a supervisor may take to answer before it counts as stuck."""
+"""Seconds after which a supervisor that does not answer counts as stuck."""
 WATCH_ANSWER_S = 1.0
-"""How long to wait for a supervisor that is to tell of changes; then the files are looked at."""
+"""Seconds to wait for a supervisor's notification before the files are polled."""
 SHORTEST_WAIT_S = 0.01
 POLL_S = 0.2
-"""How often a job is looked at whose supervisor does not answer."""
+"""Seconds between polls of a job whose supervisor does not answer."""
 END_NOTICE_S = 0.2
-"""How long a cancel lets a job end, so that a look right after it finds what ended at once."""
+"""Seconds that a cancel waits for the end, so that a query right after it finds the end.
+"""
 END_EXTRA_S = 15.0
-"""How long the end of a job may take beyond its grace period before its supervisor is killed."""
+"""Seconds beyond its grace period after which the supervisor of an ending job is killed."""
 
 
 class Watch:
     """Wakes its caller when something happens to a job.
 
     Args:
-        logs: whether new log lines count, or state changes alone.
+        logs: whether to wake for new log lines, too, not only for state changes.
     """
 
     def __init__(self, job_dir: str, logs: bool) -> None:
@@ -49,19 +50,19 @@ class Watch:
 
     @property
     def live(self) -> bool:
-        """Whether a supervisor may still have something to say."""
+        """True if a supervisor may still send notifications."""
         return self._socket is not None
 
     @property
     def told_of_all(self) -> bool:
-        """Whether nothing can be missed from here on."""
+        """True if no change can be missed from here on."""
         return self._socket is not None and self._answered
 
     def wait(self, timeout_s: float | None) -> None:
-        """Returns when something happened, when the supervisor is gone, or after the time.
+        """Returns after a change, when the supervisor is gone, or after the timeout.
 
-        One that does not answer (it was stopped, or has no room for more who follow) is waited
-        for shortly only.
+        The wait is short for a supervisor that does not answer (it is stopped, or has too many
+        followers).
         """
         if not self._answered:
             timeout_s = POLL_S if timeout_s is None else min(timeout_s, POLL_S)
@@ -89,7 +90,7 @@ class Watch:
 
 
 class Follower:
-    """Wakes a reader of logs when there is more, until the job has ended."""
+    """Wakes a reader of logs when there are new lines, until the job has ended."""
 
     def __init__(self, store: Store, app_id: str) -> None:
         self._store = store
@@ -98,14 +99,14 @@ class Follower:
 
     @property
     def live(self) -> bool:
-        """Whether more may be written."""
+        """True if more lines may be written."""
         if self._watch.told_of_all:
             return True
         record = self._store.read(self._app_id)
         return record is not None and not settled_view(self._store, record).terminal
 
     def wait(self, timeout_s: float | None) -> None:
-        """Returns when there may be more, at the latest after the time."""
+        """Returns when there may be more lines, at the latest after the timeout."""
         if self._watch.live:
             self._watch.wait(timeout_s)
         else:
@@ -117,7 +118,7 @@ class Follower:
 
 
 def connect(job_dir: str) -> "socket.socket | None":
-    """A connection to the supervisor of a job; ``None`` if there is none."""
+    """Connects to the supervisor of a job; ``None`` if there is none."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connection.settimeout(CANCEL_ANSWER_S)
     path = os.path.join(job_dir, "sock")
@@ -141,11 +142,11 @@ def connect(job_dir: str) -> "socket.socket | None":
 # -- looking -------------------------------------------------------------------------------------
 
 _looks = threading.local()
-"""Of each thread: how long the journals were that it has looked at, by their folder."""
+"""For each thread: the lengths of the journals it has read, by folder."""
 
 
 def settled_view(store: Store, record: JobRecord) -> JobView:
-    """The state of a job, after completing the record of one whose supervisor was killed."""
+    """Returns the state of a job; completes its record if its supervisor was killed."""
     view = store.view(record)
     if not view.terminal and not record.damage and settle(store, record):
         view = store.view(record)
@@ -158,10 +159,10 @@ def settled_view(store: Store, record: JobRecord) -> JobView:
 
 
 def wait_for_change(store: Store, app_id: str, timeout_s: float) -> None:
-    """Returns when something has happened to a job since this thread looked at it last.
+    """Returns when a job has changed since this thread last queried it.
 
-    At the latest it returns after the time, and at once if the job has ended or is unknown. While
-    the job runs, it does not return more than ``1 / SHORTEST_WAIT_S`` times a second.
+    It returns after the timeout at the latest, and at once if the job has ended or is unknown.
+    While the job runs, it returns at most ``1 / SHORTEST_WAIT_S`` times a second.
     """
     record = store.read(app_id)
     if record is None:
@@ -180,14 +181,14 @@ def wait_for_change(store: Store, app_id: str, timeout_s: float) -> None:
         watch.close()
     left_s = min(SHORTEST_WAIT_S, timeout_s) - (time.monotonic() - started)
     if left_s > 0 and not store.view(record).terminal:
-        time.sleep(left_s)  # so that a job of which much happens is not looked at all the time
+        time.sleep(left_s)  # so that a job with many changes is not polled all the time
 
 
 # -- ending --------------------------------------------------------------------------------------
 
 
 def request_cancel(store: Store, record: JobRecord) -> None:
-    """Asks the supervisor to end the job and returns once it has begun to.
+    """Requests the end of the job, and returns once the supervisor has started to end it.
 
     Raises:
         BackendUnavailable: if the job runs on another machine.
@@ -203,14 +204,14 @@ def request_cancel(store: Store, record: JobRecord) -> None:
         settle(store, record)
         return
     view = store.view(record)
-    if not view.terminal:  # stuck: its guard cleans up after it, and finds that it was cancelled
+    if not view.terminal:  # stuck: its guard cleans up after it, and finds the cancel
         line = event("ending", time.time_ns(), "CANCELLED", "")
         journal.append_line(os.path.join(record.path, "journal"), f"\n{line}")
         kill_supervisors(view.supervisors[:1])
 
 
 def ask_to_end(job_dir: str) -> bool:
-    """Whether the supervisor of the job has said that it ends it."""
+    """Requests the end of the job; returns True if the supervisor has confirmed it."""
     connection = connect(job_dir)
     if connection is None:
         return False
@@ -224,7 +225,7 @@ def ask_to_end(job_dir: str) -> bool:
 
 
 def end(store: Store, record: JobRecord) -> None:
-    """Ends a job and returns when nothing of it is left."""
+    """Ends a job and returns when all its processes are gone."""
     request_cancel(store, record)
     if not wait_for_lock(store, record.app_id, record.grace_s + END_EXTRA_S):
         kill_supervisors(store.view(record).supervisors)
@@ -232,7 +233,7 @@ def end(store: Store, record: JobRecord) -> None:
 
 
 def wait_for_lock(store: Store, app_id: str, timeout_s: float) -> bool:
-    """Waits until nobody supervises the job; false if somebody does after the time."""
+    """Waits until the job has no supervisor; returns False after the timeout."""
     deadline = time.monotonic() + timeout_s
     folder = store.job_dir(app_id)
     watch = Watch(folder, logs=False)
@@ -251,7 +252,7 @@ def wait_for_lock(store: Store, app_id: str, timeout_s: float) -> bool:
 
 
 def kill_supervisors(supervisors: "list[tuple[int, int]]") -> None:
-    """Kills these processes, each given by its id and the time of its start."""
+    """Kills these processes, each given by its id and start time."""
     for pid, ticks in supervisors:
         found = tree.process(pid)
         if found is not None and found.ticks == ticks:
@@ -259,10 +260,10 @@ def kill_supervisors(supervisors: "list[tuple[int, int]]") -> None:
 
 
 def settle(store: Store, record: JobRecord) -> bool:
-    """Completes the record of a job that has lost its supervisor, and ends what is left of it.
+    """Completes the record of a job that lost its supervisor, and ends its processes.
 
     Returns:
-        Whether there was something to complete.
+        True if there was something to complete.
     """
     if _elsewhere(record):
         return False
@@ -297,7 +298,7 @@ def settle(store: Store, record: JobRecord) -> bool:
 
 
 def _end_leftovers(app_id: str) -> None:
-    """Kills what carries the mark of the job in its environment."""
+    """Kills the processes with the job's mark in their environment."""
     cookie = f"{ENV_TORCHX_LOCAL_JOB}={app_id}".encode()
     deadline = time.monotonic() + CANCEL_ANSWER_S
     while (left := tree.carrying(cookie)) and time.monotonic() < deadline:
@@ -310,12 +311,12 @@ def _end_leftovers(app_id: str) -> None:
 
 
 def _elsewhere(record: JobRecord) -> bool:
-    """Whether the job was launched on another machine; a name alone may have changed."""
+    """Returns True if the job was launched on another machine, not just under another host name."""
     return record.host != host() and record.boot_id != tree.boot_id() and not record.damage
 
 
 def wait_for_any_change(store: Store, timeout_s: float) -> None:
-    """Returns when a job is new, gone or has noted something; looks ten times a second."""
+    """Returns when a job was added, removed or changed; polls ten times a second."""
     deadline = time.monotonic() + timeout_s
     before = _traces(store)
     while (left_s := deadline - time.monotonic()) > 0:
@@ -328,7 +329,7 @@ _TRACES_S = 0.1
 
 
 def _traces(store: Store) -> tuple[object, ...]:
-    """What changes with any job: the index, and the journals of those that run."""
+    """Returns data that changes with any job: the index, and the journals of running jobs."""
     active = sorted(store.active())
     files = [os.path.join(store.home, "index")]
     files += [os.path.join(store.job_dir(app_id), "journal") for app_id in active]
@@ -343,12 +344,12 @@ def _size(path: str) -> int:
 
 
 def host() -> str:
-    """Name of this machine."""
+    """Returns the name of this machine."""
     return os.uname().nodename
 
 
 def cuda_device_count() -> int:
-    """GPUs that ``nvidia-smi`` lists; 0 without it."""
+    """Returns the number of GPUs that ``nvidia-smi`` lists; 0 without it."""
     import subprocess
 
     try:

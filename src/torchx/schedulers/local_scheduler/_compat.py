@@ -1,4 +1,4 @@
-"""What clients of the published package import, make, replace or look at."""
+"""Names that clients of the published package import, create, replace or read."""
 
 import os
 import sys
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 class SignalException(BaseException):
     """SIGTERM or SIGINT arrived; raised in the main thread.
 
-    No `Exception`, like `KeyboardInterrupt`: it may arrive anywhere, also where those are
-    swallowed, as in the handlers of `logging`.
+    Not an `Exception`, like `KeyboardInterrupt`: it may arrive anywhere, also in code that swallows
+    exceptions, such as handlers of `logging`.
     """
 
     def __init__(self, msg: str, sigval: "signal.Signals") -> None:
@@ -34,7 +34,7 @@ class SignalException(BaseException):
 class SignalHandlers:
     """Makes SIGTERM and SIGINT raise in the main thread, so that ``finally`` ends the jobs.
 
-    As long as one of these is open, and only where the program has no handlers of its own.
+    Active while an instance is open, and only if the program has no handlers of its own.
     """
 
     _open = 0
@@ -54,7 +54,7 @@ class SignalHandlers:
                 self._before[signum] = found
 
     def close(self) -> None:
-        """Puts the handlers back that there were before, if this is the last one open."""
+        """Restores the previous handlers, if this is the last open instance."""
         if self._closed:
             return
         self._closed = True
@@ -65,12 +65,12 @@ class SignalHandlers:
 
         for signum, found in [*self._before.items()]:
             if signal.getsignal(signum) is _raise_signal:
-                signal.signal(signum, found)  # type: ignore[arg-type]  # what `getsignal` gave
+                signal.signal(signum, found)  # type: ignore[arg-type]  # the result of `getsignal`
         self._before.clear()
 
 
 def _in_main_thread() -> bool:
-    threading = sys.modules.get("threading")  # without it there is the main thread only
+    threading = sys.modules.get("threading")  # without it there is only the main thread
     return threading is None or threading.current_thread() is threading.main_thread()
 
 
@@ -83,7 +83,7 @@ def _raise_signal(signum: int, _frame: object) -> None:
 
 
 class PopenProtocol(Protocol):
-    """What there is to know of a process: the part of ``subprocess.Popen`` that plugins use."""
+    """The part of ``subprocess.Popen`` that plugins use."""
 
     @property
     def pid(self) -> int: ...
@@ -95,11 +95,11 @@ class PopenProtocol(Protocol):
 
 
 planning: "ContextVar[bool]" = ContextVar("torchx_local_planning", default=False)
-"""Whether ``run_local_job`` is asked for what to run, and starts nothing itself."""
+"""True while ``run_local_job`` is called for what to run, and must not start it."""
 
 
 class Planned:
-    """Stands for the process of a replica that its supervisor is yet to start."""
+    """Stands in for the process of a replica that its supervisor will start."""
 
     pid = -1
     returncode = None
@@ -114,7 +114,7 @@ class Planned:
         raise UnsupportedRequest(msg)
 
     def poll(self) -> int | None:
-        """``None``: it has not ended."""
+        """Returns ``None``: it has not ended."""
         return None
 
     def kill(self) -> None:
@@ -128,7 +128,7 @@ def start_process(
     stderr: IO[bytes] | None,
     cwd: str | None,
 ) -> "subprocess.Popen[bytes]":
-    """A process of its own session, as release 0.7 starts one."""
+    """Starts a process in its own session, as release 0.7 does."""
     import subprocess
 
     return subprocess.Popen(
@@ -149,7 +149,7 @@ class RunsProcesses:
     ) -> PopenProtocol:
         """Starts one process. Subclasses override it to change what is run (release 0.7).
 
-        For a replica nothing is started yet: its supervisor runs what was asked for.
+        For a replica nothing is started yet: its supervisor starts the requested process.
         """
         if planning.get():
             return Planned([*args], env, cwd)
@@ -157,13 +157,13 @@ class RunsProcesses:
 
 
 def ask_hook(request: PopenRequest, ask: "Callable[..., object]") -> PopenRequest:
-    """The request with what a subclass makes of each replica in its ``run_local_job``.
+    """Returns the request with the changes of a subclass's ``run_local_job`` to each replica.
 
     Args:
-        ask: the hook; it gives a ``Planned`` if it calls the one of ``LocalScheduler``.
+        ask: the hook; it returns a ``Planned`` if it calls the method of ``LocalScheduler``.
 
     Raises:
-        UnsupportedRequest: if it starts something of its own, which nobody would supervise.
+        UnsupportedRequest: if it starts a process itself, which nobody would supervise.
     """
     token = planning.set(True)
     try:
@@ -191,7 +191,7 @@ def _asked(param: ReplicaParam, ask: "Callable[..., object]") -> ReplicaParam:
 
 
 class _LocalAppDef:
-    """A job of this process. NeMo-Run makes these with two arguments, kept in ``_apps``."""
+    """A job of this process. NeMo-Run creates these with two arguments, in ``_apps``."""
 
     def __init__(
         self,
@@ -210,12 +210,12 @@ class _LocalAppDef:
         self._owner = os.getpid()
 
     def set_state(self, state: AppState) -> None:
-        """Keeps the state with the time it was seen."""
+        """Stores the state with the current time."""
         self.last_updated = time.time()
         self.state = state
 
     def kill(self) -> None:
-        """Ends the job, attached or not, and waits until nothing of it runs."""
+        """Ends the job, attached or not, and waits until all its processes are gone."""
         from ._client import end
         from ._store import Store
 
@@ -226,12 +226,12 @@ class _LocalAppDef:
 
     @property
     def cut_off(self) -> bool:
-        """Whether the job has ended, and still takes a file descriptor here."""
+        """Returns True if the job has ended, and still uses a file descriptor here."""
         return self._lifeline is not None and self._owner == os.getpid() and self._lifeline.cut
 
     def close(self) -> None:
         """Ends the job if it is attached to this process; a forked child ends nothing."""
-        lifeline = self._lifeline  # which another thread may let go of meanwhile
+        lifeline = self._lifeline  # which another thread may close meanwhile
         if lifeline is None or self._owner != os.getpid():
             return
         if not is_terminal(self.state):

@@ -16,7 +16,7 @@ from ._supervise import tree
 
 
 def execute(record: JobRecord, replica: ReplicaSnapshot, request: ExecRequest) -> int:
-    """Exit code of the command, as a shell tells it.
+    """Runs the command and returns its exit code as a shell reports it.
 
     Raises:
         BackendUnavailable: if the job runs on another machine.
@@ -53,7 +53,7 @@ def execute(record: JobRecord, replica: ReplicaSnapshot, request: ExecRequest) -
 def environment(
     record: JobRecord, replica: ReplicaSnapshot, declared: "dict[str, str]"
 ) -> "dict[str, str]":
-    """Variables of the process that runs; where they cannot be read, ours with those declared."""
+    """Returns the running process's variables; if unreadable, ours with the declared ones."""
     env = _of_process(replica.native_id, record.app_id)
     if env is None:
         path = join_path(declared.get("PATH"), os.environ.get("PATH", ""))
@@ -66,7 +66,7 @@ def environment(
 
 
 def _of_process(pid: str, app_id: str) -> "dict[str, str] | None":
-    """Environment of a process of that job; ``None`` if it cannot be read or is not one."""
+    """Returns the environment of a process of that job; ``None`` if not readable."""
     try:
         with open(f"/proc/{int(pid)}/environ", "rb") as f:
             data = f.read()

@@ -1,4 +1,4 @@
-"""Where local jobs are recorded and keep their logs."""
+"""Folders of the records and logs of local jobs."""
 
 import os
 
@@ -6,10 +6,10 @@ from torchx._home import home_dir
 
 
 def local_home() -> str:
-    """The folder of all records, which may not exist yet."""
+    """Returns the folder of all records, which may not exist yet."""
     return os.path.join(os.path.abspath(home_dir()), "local")
 
 
 def own_logs_dir() -> str:
-    """Where logs go when no ``log_dir`` is given; they are deleted with their job."""
+    """Returns the default folder of logs; they are deleted with their job."""
     return os.path.join(local_home(), "logs")

@@ -1,4 +1,4 @@
-"""Where a replica's program and working directory come from."""
+"""Image providers: program and working directory of replicas."""
 
 import abc
 import os
@@ -11,7 +11,7 @@ from torchx.specs.api import Role
 
 @light_dataclass
 class ReplicaParam:
-    """One process to run."""
+    """A process to run."""
 
     args: list[str]
     env: dict[str, str]
@@ -31,15 +31,15 @@ class ImageProvider(abc.ABC):
         """Makes the image available and returns the path of its root."""
 
     def fetch_role(self, role: Role) -> str:
-        """As ``fetch`` for the role's image; may change the role. Called once for each role."""
+        """Like ``fetch`` for the role's image; may change the role. Called once for each role."""
         return self.fetch(role.image)
 
     def get_cwd(self, image: str) -> str | None:
-        """Working directory of the replicas; ``None`` for the launcher's own."""
+        """Returns the working directory of the replicas; ``None`` for the launcher's own."""
         return None
 
     def get_entrypoint(self, img_root: str, role: Role) -> str:
-        """Path of the program."""
+        """Returns the path of the program."""
         return os.path.join(img_root, role.entrypoint)
 
     def get_replica_param(
@@ -50,7 +50,7 @@ class ImageProvider(abc.ABC):
         stderr: str | None = None,
         combined: str | None = None,
     ) -> ReplicaParam:
-        """What to run for one replica, given its role with the macros replaced."""
+        """Returns the process to run for one replica, given its role with the macros replaced."""
         return ReplicaParam(
             args=[self.get_entrypoint(img_root, role), *role.args],
             env=role.env,
@@ -75,11 +75,11 @@ class LocalDirectoryImageProvider(ImageProvider):
         return image
 
     def get_cwd(self, image: str) -> str | None:
-        """The image."""
+        """Returns the image."""
         return image
 
     def get_entrypoint(self, img_root: str, role: Role) -> str:
-        """The entrypoint as given."""
+        """Returns the entrypoint unchanged."""
         return role.entrypoint
 
 
@@ -90,15 +90,15 @@ class CWDImageProvider(ImageProvider):
         pass
 
     def fetch(self, image: str) -> str:
-        """The working directory."""
+        """Returns the working directory."""
         return _cwd()
 
     def get_cwd(self, image: str) -> str | None:
-        """The working directory."""
+        """Returns the working directory."""
         return _cwd()
 
     def get_entrypoint(self, img_root: str, role: Role) -> str:
-        """The entrypoint as given."""
+        """Returns the entrypoint unchanged."""
         return role.entrypoint
 
 

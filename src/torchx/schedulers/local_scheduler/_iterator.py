@@ -1,4 +1,4 @@
-"""The generic follower of a log file, for schedulers that know no better, and for subclasses."""
+"""The generic follower of a log file, for schedulers without their own, and for subclasses."""
 
 import time
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ class LogIterator:
         app_id: app whose end ends the iteration.
         log_file: path; the file need not exist yet.
         scheduler: asked with ``describe`` for the app's state.
-        should_tail: if false, what is in the file now is all.
+        should_tail: if False, only the current content is read.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class LogIterator:
         return iter(split_lines_iterator(_whole_lines(self)))
 
     def __next__(self) -> str:
-        """The next piece of text: read, then ask whether the app has finished, then wait."""
+        """Returns the next piece of text: reads, then checks for the app's end, then waits."""
         assert self._log_fp is not None
         while True:
             piece = self._log_fp.read(BLOCK_CHARS)
@@ -81,7 +81,7 @@ class LogIterator:
 
 
 def _whole_lines(pieces: LogIterator) -> Iterator[str]:
-    """Holds back an unfinished line until the rest of it comes."""
+    """Holds back an unfinished line until the rest of it arrives."""
     held = ""
     while True:
         try:

@@ -1,4 +1,4 @@
-"""One submission: records a job and hands it to a supervisor, or takes all of that back."""
+"""One submission: records a job and hands it to a supervisor, or rolls back."""
 
 import _socket as socket  # the public module takes 3 ms to import
 import marshal
@@ -26,7 +26,7 @@ from ._supervise import tree
 from ._supervise.format import FDS_PER_REPLICA, FDS_RESERVED, KEEP
 
 ABORT_EXTRA_S = 15.0
-"""How long the end of a job that was not to be may take beyond its grace period."""
+"""Seconds beyond its grace period that the end of a rolled-back job may take."""
 _FEW_JOBS_BYTES = 60_000
 """An index of this size lists fewer jobs than are kept, which saves looking."""
 
@@ -37,12 +37,12 @@ class Lifeline:
     """Keeps an attached job alive: the job ends when this is closed, or with this process."""
 
     def __init__(self, channel: socket.socket) -> None:
-        # a number, not a socket: a job does not end because its scheduler was garbage
+        # a number, not a socket: garbage collection of a scheduler must not end jobs
         self._fd = channel.detach()
 
     @property
     def cut(self) -> bool:
-        """Whether nobody is at the other end: the job has ended."""
+        """True if the other end is closed: the job has ended."""
         if self._fd < 0:
             return False
         poller = select.poll()
@@ -50,17 +50,17 @@ class Lifeline:
         return bool(poller.poll(0))
 
     def close(self) -> None:
-        """Lets go of the job. In a forked child this does nothing to the job."""
+        """Closes the lifeline, which ends the job. In a forked child the job goes on."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
 
 
 class Launch:
-    """A job on its way to its supervisor. An interruption at any point can be taken back.
+    """The launch of a job. An interruption at any point can be rolled back.
 
     Args:
-        data: what is recorded of the job.
+        data: the record of the job.
     """
 
     def __init__(self, store: Store, request: PopenRequest, data: "dict[str, Any]") -> None:
@@ -74,7 +74,7 @@ class Launch:
         self._uninterrupted = Uninterrupted(self._run)
 
     def run(self) -> Lifeline | None:
-        """Starts every replica, or none; returns once all run.
+        """Starts every replica, or none; returns when all are running.
 
         Returns:
             The lifeline of an attached job, ``None`` for a detached one.
@@ -86,7 +86,7 @@ class Launch:
             return self._uninterrupted.result()
         except JobStartError:
             raise
-        except OSError as err:  # too many open files, say
+        except OSError as err:  # for example, too many open files
             msg = f"the job cannot be started: {err.strerror or err}"
             raise JobStartError(msg) from None
 
@@ -124,13 +124,13 @@ class Launch:
         return None
 
     def undo(self) -> None:
-        """Ends what was started and removes what was made, and nothing that was there before."""
+        """Ends what was started and removes what was created, but nothing that existed before."""
         self._uninterrupted.stop(self._hang_up)
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
         if self._supervisor is not None:
-            self._supervisor.channel.close()  # it ends the job, if it has got it
+            self._supervisor.channel.close()  # it ends the job, if it has received it
             _reap(self._supervisor.pid)
             self._supervisor = None
         if not self._recorded:
@@ -140,14 +140,14 @@ class Launch:
         if record is not None:
             _client.ask_to_end(record.path)
             if not _client.wait_for_lock(self._store, app_id, record.grace_s + ABORT_EXTRA_S):
-                return  # it cannot be ended, so that its record must stay
+                return  # it cannot be ended, so its record must stay
             if self._store.view(record).terminal:
                 self._store.forget(record)
         self._store.discard(app_id)
         _remove_log_dirs(self._request, self._own_dirs)
 
     def _hang_up(self) -> None:
-        """Lets the launch fail that waits for its supervisor."""
+        """Makes a launch fail that waits for its supervisor."""
         supervisor = self._supervisor
         if supervisor is not None:
             try:
@@ -156,7 +156,7 @@ class Launch:
                 pass  # it is closed: there is nothing to wait for
 
     def _hand_over(self, spec: "dict[str, Any]") -> str:
-        """Gives the job to a supervisor; returns its answer."""
+        """Sends the job to a supervisor; returns its answer."""
         self._supervisor = supervisor = local_supervisor.take()
         channel = supervisor.channel
         log = os.open(
@@ -179,10 +179,10 @@ class Launch:
 def record_data(
     request: PopenRequest, app: AppDef | None, opts: Opts, session: str, cwd: str
 ) -> "dict[str, Any]":
-    """What is recorded of a job, and given to its supervisor.
+    """Returns the record of a job, which its supervisor also gets.
 
     Args:
-        app: ``None`` for a request that was made by hand.
+        app: ``None`` for a request that was built by hand.
         cwd: directory for replicas that name none.
     """
     retries = {r.name: (r.max_retries, r.retry_policy.name) for r in app.roles} if app else {}
@@ -206,10 +206,10 @@ def record_data(
 
 
 def check_startable(request: PopenRequest, parent_path: str, cwd: str) -> None:
-    """Raises ``JobStartError`` for what cannot be started; starts nothing.
+    """Raises ``JobStartError`` for programs that cannot be started; starts nothing.
 
     Args:
-        parent_path: the launcher's ``PATH``, which the replicas' one is put in front of.
+        parent_path: the launcher's ``PATH``, which is appended to the replicas' one.
     """
     check_descriptors(sum(len(dirs) for dirs in request.role_log_dirs.values()))
     checked = set()
@@ -268,7 +268,7 @@ def _send(channel: socket.socket, data: bytes, fds: tuple[int, int]) -> None:
         )
         channel.sendall(data)
     except (BrokenPipeError, ConnectionResetError):
-        pass  # it ended early; its answer or its log says why
+        pass  # it ended early; its answer or its log has the reason
 
 
 def _answer(channel: socket.socket) -> str:
@@ -306,7 +306,7 @@ def _start_failure(answer: str, job_dir: str) -> str:
 
 
 def _missing_dirs(path: str) -> "list[str]":
-    """The folders that must be made for ``path`` to exist, the innermost first."""
+    """Returns the folders that must be created for ``path``, innermost first."""
     missing = []
     while path and not os.path.isdir(path):
         missing.append(path)
@@ -326,7 +326,7 @@ def _make_log_dirs(request: PopenRequest) -> None:
 
 
 def _remove_log_dirs(request: PopenRequest, own_dirs: "list[str]") -> None:
-    """Takes back ``_make_log_dirs``: what this call made, and nothing that was there."""
+    """Undoes ``_make_log_dirs``: removes only what that call created."""
     import shutil
 
     if request.log_dir in own_dirs:
@@ -339,7 +339,7 @@ def _remove_log_dirs(request: PopenRequest, own_dirs: "list[str]") -> None:
 
 
 def keep_to_limit(store: Store) -> None:
-    """Removes records beyond the limit; the job that was launched does not depend on it."""
+    """Removes records beyond the limit; a failure does not affect the launched job."""
     try:
         size = os.stat(os.path.join(store.home, "index")).st_size
         if size < _FEW_JOBS_BYTES and ENV_TORCHX_KEEP_JOBS not in os.environ:

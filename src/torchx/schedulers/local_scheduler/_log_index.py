@@ -1,4 +1,4 @@
-"""Reads the files of one attempt of a replica, by the index that tells when what was written."""
+"""Reads the files of one attempt of a replica, by their index of times and offsets."""
 
 import os
 import struct
@@ -28,17 +28,17 @@ _FILES = {
 
 
 class Batch(NamedTuple):
-    """Whole lines that were written at one time: a range of bytes in a log file."""
+    """Whole lines written at one time: a range of bytes in a log file."""
 
     time_ns: int
     start: int
     end: int
     piece: bool
-    """It is a piece of a line that was too long for one, and not the last."""
+    """True for a piece of a very long line, except the last one."""
 
 
 class AttemptReader:
-    """Reads the index of one attempt as it grows, and the lines it speaks of."""
+    """Reads the growing index of one attempt, and its lines."""
 
     def __init__(self, folder: str, key: LogKey, stream: Stream) -> None:
         name, self._kind = _FILES[stream]
@@ -53,10 +53,10 @@ class AttemptReader:
         """End of the whole lines of each stream in its own file."""
         self.key = key
         self.complete = False
-        """Whether the end of the log has been seen."""
+        """True once the end of the log was reached."""
 
     def batches(self, until_ns: int) -> "list[Batch]":
-        """Some of what was written since the last call and up to that time, in order."""
+        """Returns some of the batches written since the last call and up to that time, in order."""
         if self.complete or not self._open():
             return []
         while True:
@@ -66,7 +66,7 @@ class AttemptReader:
                 return found
 
     def _parse(self, data: bytes, until_ns: int) -> "tuple[list[Batch], bool]":
-        """The batches in a piece of the index, and whether there may be others behind it."""
+        """Parses batches from a piece of the index; returns them, and whether more may follow."""
         found: list[Batch] = []
         for offset in range(0, len(data) - INDEX_RECORD_BYTES + 1, INDEX_RECORD_BYTES):
             time_ns, kind, lines, stream_end, combined_end = _RECORD.unpack_from(data, offset)
@@ -86,7 +86,7 @@ class AttemptReader:
         return found, len(data) == _INDEX_BYTES
 
     def unfinished(self) -> bytes:
-        """The beginning of a line that has not ended; empty if there is none, or two."""
+        """Returns the start of an incomplete line; empty if there is none, or two."""
         found = []
         for name, kind in _FILES.values():
             if kind is None or self._kind not in (None, kind) or self.complete:
@@ -100,7 +100,7 @@ class AttemptReader:
         return begun[0] if len(begun) == 1 and b"\n" not in begun[0] else b""
 
     def backwards(self) -> Iterator[Batch]:
-        """All batches, the last one first."""
+        """Yields all batches, last one first."""
         later: tuple[int, int, int] | None = None
         for time_ns, kind, lines, stream_end, combined_end in self._records_backwards():
             if kind == STREAM_END or self._kind not in (None, kind):
@@ -126,7 +126,7 @@ class AttemptReader:
             end = at
 
     def latest_ns(self) -> int:
-        """When the last batch was written that is in the index now; 0 if there is none."""
+        """Returns when the last batch in the index was written; 0 if there is none."""
         end = self._index_end() if self._open() else 0
         if end == 0:
             return 0
@@ -137,10 +137,10 @@ class AttemptReader:
         return os.fstat(self._index_fd).st_size // INDEX_RECORD_BYTES * INDEX_RECORD_BYTES
 
     def chunks(self, batches: "list[Batch]", apart: bool) -> Iterator[LogChunk]:
-        """The lines of these batches.
+        """Yields the lines of these batches.
 
         Args:
-            apart: each batch with its own time; else neighbours as one, up to a bound.
+            apart: yield each batch with its own time; else join neighbours, up to a limit.
         """
         for window in _windows(batches):
             start = window[0].start
@@ -174,7 +174,7 @@ class AttemptReader:
 
 
 def _windows(batches: "list[Batch]") -> "Iterator[list[Batch]]":
-    """Neighbouring batches, up to a bound; a piece of a line is the last of its window."""
+    """Groups neighbouring batches, up to a limit; a piece of a line ends its group."""
     window: list[Batch] = []
     for batch in batches:
         if window and (
@@ -201,7 +201,7 @@ def _pread_all(fd: int, start: int, end: int) -> bytes:
 
 
 def verify_attempt(folder: str, key: LogKey) -> "list[LogReport]":
-    """Compares the files of one attempt with what their index says was written."""
+    """Compares the files of one attempt with their index."""
     try:
         with open(f"{folder}/combined.idx", "rb") as f:
             index = f.read()
@@ -217,7 +217,9 @@ def verify_attempt(folder: str, key: LogKey) -> "list[LogReport]":
             ended = True
         else:
             totals[kind] = (lines, stream_end)
-    end_problem = None if ended else "the log has no end mark: it is still written, or was cut off"
+    end_problem = (
+        None if ended else "the log has no end mark: it is still written, or was truncated"
+    )
     reports = []
     for stream, (name, kind) in _FILES.items():
         if kind is None:
@@ -235,7 +237,7 @@ def verify_attempt(folder: str, key: LogKey) -> "list[LogReport]":
 
 
 def _count(path: str, end: int) -> "tuple[int, int, int]":
-    """Newlines and bytes up to ``end``, and 1 if the last line there has no newline."""
+    """Counts newlines and bytes up to ``end``, and last lines without a newline (0 or 1)."""
     lines = size = 0
     last = b"\n"
     try:

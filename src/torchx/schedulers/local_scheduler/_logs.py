@@ -23,7 +23,7 @@ _FOREVER_NS = 1 << 64
 
 
 class Waker(Protocol):
-    """What ``_client.Follower`` offers a reader."""
+    """The interface of ``_client.Follower`` for readers."""
 
     @property
     def live(self) -> bool: ...
@@ -34,10 +34,11 @@ class Waker(Protocol):
 def read(
     replicas: Sequence[ReplicaSnapshot], query: LogQuery, waker: Callable[[], Waker]
 ) -> Iterator[LogChunk]:
-    """Whole lines of these replicas, in the order in which they were written.
+    """Yields whole lines of these replicas, in the order in which they were written.
 
     Args:
-        waker: makes what wakes this reader when there is more; for ``query.follow``.
+        waker: creates the object that wakes this reader when there are new lines; for
+            ``query.follow``.
     """
     sources = [Source(replica, query) for replica in replicas]
     if query.follow:
@@ -48,7 +49,7 @@ def read(
 
 
 class Source:
-    """A replica whose attempts are read one after the other."""
+    """The logs of a replica, whose attempts are read one after the other."""
 
     def __init__(self, replica: ReplicaSnapshot, query: LogQuery) -> None:
         self._replica = replica
@@ -67,7 +68,7 @@ class Source:
         return self._only is None and os.path.isdir(attempt_dir(self._folder, attempt))
 
     def chunks(self, limit_ns: int, apart: bool) -> Iterator[LogChunk]:
-        """What is new up to that time; goes on to the next attempt when one is complete."""
+        """Yields new lines up to that time; continues with the next attempt after one ends."""
         limit_ns = min(limit_ns, self._until_ns)
         while True:
             batches = self._reader.batches(limit_ns)
@@ -82,17 +83,17 @@ class Source:
             self._reader = self._open_attempt(following)
 
     def begun(self, shown: Shown) -> Iterator[LogChunk]:
-        """What is new of a line that has not ended."""
+        """Yields the new part of an incomplete line."""
         text = shown.more(self._reader.unfinished())
         if text:
             yield self._reader.key, time.time_ns(), text
 
     def latest_ns(self) -> int:
-        """When the last batch was written of the attempt that is being read."""
+        """Returns when the last batch of the current attempt was written."""
         return self._reader.latest_ns()
 
     def newest_ns(self) -> int:
-        """When the last batch was written of the latest attempt that has any."""
+        """Returns when the last batch of the latest non-empty attempt was written."""
         attempt = self._last_attempt()
         while True:
             reader = self._open_attempt(attempt)
@@ -105,7 +106,7 @@ class Source:
             attempt -= 1
 
     def last(self, count: int) -> Iterator[LogChunk]:
-        """The last lines of all attempts together, read from the end."""
+        """Yields the last lines of all attempts together, read from the end."""
         chunks: list[LogChunk] = []
         attempt = self._last_attempt()
         while count > 0 and attempt >= (self._only or 0):
@@ -137,7 +138,7 @@ class Source:
 
     @property
     def complete(self) -> bool:
-        """Whether the only attempt asked for was read to its end."""
+        """Returns True if the only requested attempt was read to its end."""
         return self._only is not None and self._reader.complete
 
     def close(self) -> None:
@@ -146,7 +147,7 @@ class Source:
 
 
 def _cut(data: bytes, count: int) -> "tuple[bytes, int]":
-    """The last lines, at most so many, and how many they are."""
+    """Returns at most that many last lines, and their number."""
     at = len(data) - data.endswith(b"\n")
     for found in range(count):
         at = data.rfind(b"\n", 0, at)
@@ -156,13 +157,13 @@ def _cut(data: bytes, count: int) -> "tuple[bytes, int]":
 
 
 def replica_dir(replica: ReplicaSnapshot) -> str:
-    """Folder of the logs of a replica's first attempt."""
+    """Returns the log folder of a replica's first attempt."""
     folder = (replica.log_path or "").rpartition("/")[0]
     return folder.rpartition("/")[0] if replica.attempt else folder
 
 
 def _read_once(sources: "list[Source]", query: LogQuery) -> Iterator[LogChunk]:
-    """What is there now, however fast more is being written."""
+    """Yields the current lines, however fast more are being written."""
     limit_ns = max((source.newest_ns() for source in sources), default=0)
     try:
         yield from _pass(sources, limit_ns)
@@ -185,8 +186,8 @@ def _follow(
     try:
         while True:
             live = waker.live
-            # what several replicas write while they are read waits, so that the order holds: all
-            # that is older than the newest that is there now is there as well
+            # lines written while the replicas are read wait, so that the order holds: all lines
+            # older than the newest current one are there now
             several = len(sources) > 1
             limit_ns = _latest_ns(sources) if several else _FOREVER_NS
             now_ns = time.time_ns()
@@ -197,7 +198,7 @@ def _follow(
                 if rest:
                     yield key, written_ns, rest
             if moved or (several and _latest_ns(sources) > limit_ns):
-                continue  # reading took time in which more may have come
+                continue  # more lines may have arrived while reading
             if query.until_ns is not None and now_ns >= query.until_ns:
                 return
             if not several and wanted():
@@ -217,7 +218,7 @@ def _latest_ns(sources: "list[Source]") -> int:
 
 
 def verify(replica: ReplicaSnapshot) -> "Iterator[LogReport]":
-    """Compares the files of all attempts of a replica with what their indexes say was written."""
+    """Compares the files of all attempts of a replica with their indexes."""
     for attempt in range(replica.attempt + 1):
         folder = attempt_dir(replica_dir(replica), attempt)
         yield from verify_attempt(folder, LogKey(replica.role, replica.replica, attempt))

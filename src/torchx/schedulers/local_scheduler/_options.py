@@ -12,7 +12,8 @@ class Opts(StructuredOpts):
     """Directory for the replicas' log files. Default: below $TORCHX_HOME, until `torchx delete`."""
 
     prepend_cwd: bool = False
-    """Put the working directory in front of the role's PATH. Default: behind that, before yours."""
+    """Put the working directory before the role's PATH. Default: after it, before yours.
+    """
 
     auto_set_cuda_visible_devices: bool = False
     """Give each replica its own GPUs of this machine through CUDA_VISIBLE_DEVICES."""

@@ -1,4 +1,4 @@
-"""Records of jobs that are over: which may go, what that frees, and how many stay by themselves."""
+"""Removes records of ended jobs: on request, and automatically beyond a limit."""
 
 import os
 import time
@@ -14,20 +14,20 @@ from ._store import DELETED, Store
 from ._supervise import journal
 
 KEPT_JOBS = 1000
-"""So many of the latest jobs that have ended are kept, unless the environment says otherwise."""
+"""Default number of latest ended jobs whose records are kept."""
 YOUNG_S = 86400.0
-"""For so long after its end a job is kept, however many there are."""
+"""Time after its end during which a job is always kept."""
 _AT_ONCE = 20
-"""Records that one launch removes at the most: nobody waits for more."""
+"""Most records that one launch removes, to limit the delay."""
 _SHORTEST_LINE = 60
-"""Bytes of a line of the index: a shorter index has too few of them to look at."""
+"""Bytes of a line of the index: a shorter index has too few lines to check."""
 
 logger = get_logger(__name__)
 
 
 @light_dataclass(frozen=True)
 class Remains:
-    """What is left of a job that is over, or of one whose record is gone."""
+    """The files of an ended job, or of one whose record is gone."""
 
     app_id: str
     """Empty for a folder of logs that belongs to no record."""
@@ -37,7 +37,7 @@ class Remains:
 
 
 def find(store: Store, before_ns: int, keep: int = 0) -> list[Remains]:
-    """The jobs that ended before a time, but for the latest, and logs that belong to none."""
+    """Returns the jobs that ended before a time, except the latest, and logs without a job."""
     found = []
     for number, row in enumerate(store.finished()):
         ended_ns = int(row[4]) if row[4].isdigit() else 0
@@ -55,7 +55,7 @@ def _of_job(store: Store, app_id: str, ended_ns: int) -> Remains:
 
 
 def _strays(store: Store, before_ns: int) -> list[Remains]:
-    """Folders of logs in our own place whose job has no record."""
+    """Returns folders of logs in the default location whose job has no record."""
     found = []
     top = own_logs_dir()
     for session in _names(top):
@@ -68,17 +68,17 @@ def _strays(store: Store, before_ns: int) -> list[Remains]:
 
 
 def remove(store: Store, remains: Remains) -> bool:
-    """Removes it; false if the job has been started again or is being looked after."""
+    """Removes the files; returns False if the job is being started or supervised."""
     if not remains.app_id:
         for path in remains.paths:
             _remove_tree(path)
         return True
     record: JobRecord | None = store.read(remains.app_id)
-    if record is None:  # somebody removed it: it is listed no longer
+    if record is None:  # another process removed it
         line = f"{remains.app_id}\t\t{DELETED}\t0\t0\t\n"
         journal.append_line(os.path.join(store.home, "index"), line)
         return True
-    lock = store.try_lock(remains.app_id)  # somebody supervises it otherwise
+    lock = store.try_lock(remains.app_id)  # otherwise it is supervised
     if lock is None:
         return False
     try:
@@ -91,9 +91,9 @@ def remove(store: Store, remains: Remains) -> bool:
 
 
 def keep_to_limit(store: Store) -> int:
-    """Removes the oldest jobs beyond the limit; gives their number.
+    """Removes the oldest jobs beyond the limit; returns their number.
 
-    Never one that runs, or that ended less than a day ago. Called after each launch.
+    Keeps running jobs, and those that ended less than a day ago. Called after each launch.
     """
     limit = kept_jobs()
     if limit <= 0 or _index_size(store) < _SHORTEST_LINE * limit:
@@ -113,7 +113,7 @@ def keep_to_limit(store: Store) -> int:
 
 
 def kept_jobs() -> int:
-    """How many jobs that have ended are kept; 0 for all."""
+    """Returns how many ended jobs are kept; 0 for all."""
     given = os.environ.get(settings.ENV_TORCHX_KEEP_JOBS, "")
     if not given:
         return KEPT_JOBS
@@ -129,9 +129,9 @@ def kept_jobs() -> int:
 
 
 def compact(store: Store) -> None:
-    """Writes the index anew without the lines of jobs that are gone, if these are most of it.
+    """Rewrites the index without removed jobs, if these are most of it.
 
-    What another process appends in that moment may be lost: jobs that are neither listed nor
+    A line that another process appends at that moment may be lost: jobs that are neither listed nor
     active are listed again.
     """
     path = os.path.join(store.home, "index")
@@ -177,13 +177,13 @@ def _modified_ns(path: str) -> int:
 
 
 def _size(path: str) -> int:
-    """Bytes of all files below."""
+    """Returns the total size of all files below a folder."""
     total = 0
     for folder, _, names in os.walk(path):
         for name in names:
             try:
                 total += os.lstat(os.path.join(folder, name)).st_size
-            except OSError:  # it is gone meanwhile
+            except OSError:  # it was removed meanwhile
                 continue
     return total
 

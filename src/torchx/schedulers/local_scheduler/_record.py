@@ -1,4 +1,4 @@
-"""The request of a job as it was recorded when it was submitted."""
+"""The record of a job's request, written when it was submitted."""
 
 from typing import Any
 
@@ -14,18 +14,18 @@ _TEXTS = ("name", "session", "host", "log_dir")
 
 
 class JobRecord:
-    """What ``job.json`` holds, read once.
+    """The content of ``job.json``, read once.
 
     Args:
         path: folder of the record.
-        data: what the file holds; anything but a whole record is damage.
+        data: content of the file; anything but a complete record counts as damaged.
     """
 
     def __init__(self, app_id: str, path: str, data: object) -> None:
         self.app_id = app_id
         self.path = path
         self.damage = _damage(path, data)
-        """What is wrong with the record; empty if nothing is."""
+        """The damage of the record; empty if there is none."""
         known: dict[str, Any] = dict(data) if isinstance(data, dict) and not self.damage else {}
         self.data = known
         self.name = str(known.get("name", ""))
@@ -34,7 +34,7 @@ class JobRecord:
         self.boot_id = str(known.get("boot_id", ""))
         self.log_dir = str(known.get("log_dir", ""))
         self.own_logs = bool(known.get("own_logs"))
-        """Whether the logs lie in our own folder, and are removed with the record."""
+        """True if the logs are in the default folder, and are removed with the record."""
         self.grace_s = float(known.get("grace_s", 0))
         self.created_ns = int(known.get("created_ns", 0))
         self.ends_on_failure = bool(known.get("ends_on_failure"))
@@ -44,11 +44,11 @@ class JobRecord:
         """Name and number of replicas of each role."""
 
     def replica_dir(self, role: int, k: int) -> str:
-        """Folder of the logs of the first attempt."""
+        """Returns the log folder of the first attempt."""
         return str(self.data["roles"][role]["dirs"][k])
 
     def error_file(self, role: int, k: int, attempt: int) -> str | None:
-        """Where that attempt of a replica reports its failure; ``None`` if nowhere."""
+        """Returns the error file of a replica's attempt; ``None`` if there is none."""
         spec: dict[str, Any] = self.data["roles"][role]
         env: dict[str, str] = spec["env"]
         different = spec["vary"].get(str(k))
@@ -59,17 +59,17 @@ class JobRecord:
         return path
 
     def app(self) -> AppDef | None:
-        """The app that was submitted; ``None`` if the request was made by hand."""
+        """The submitted app; ``None`` if the request was built by hand."""
         from torchx.specs._serialize import app_from_json
 
         data = self.data.get("app")
         try:
             return app_from_json(data) if data else None
-        except (KeyError, TypeError, ValueError, AttributeError):  # damaged, or newer than us
+        except (KeyError, TypeError, ValueError, AttributeError):  # damaged, or of a newer version
             return None
 
     def request(self) -> PopenRequest:
-        """The request that was submitted."""
+        """Returns the submitted request."""
         request = PopenRequest(self.app_id, self.log_dir, {}, {})
         for role in self.data.get("roles", ()):
             request.role_log_dirs[role["name"]] = role["dirs"]
@@ -105,7 +105,7 @@ def _whole_role(role: object) -> bool:
 
 
 def replica_param(role: dict[str, Any], k: int) -> ReplicaParam:
-    """What a replica of a recorded role was started with."""
+    """Returns what a replica of a recorded role was started with."""
     folder = role["dirs"][k]
     args, env, gone, cwd = role["vary"].get(str(k), (None, {}, (), None))
     return ReplicaParam(

@@ -18,7 +18,7 @@ NA = "<N/A>"
 ENV_CUDA_VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
 RANK0_ENV = ENV_TORCHX_RANK0_HOST
 NAME_BYTES_MAX = 200
-"""Bound on names that become file names, which may have 255 bytes with what is added to them."""
+"""Most bytes of names in file names, which may have 255 bytes with their suffixes."""
 
 
 @light_dataclass
@@ -31,7 +31,7 @@ class PopenRequest:
     role_params: dict[str, list[ReplicaParam]]
     """By role name; the position in the list is the replica's id."""
     role_log_dirs: dict[str, list[str]]
-    """As ``role_params``: the folder of each replica's logs."""
+    """The folders of the replicas' logs, indexed like ``role_params``."""
 
 
 def join_path(*parts: str | None) -> str:
@@ -47,11 +47,11 @@ def build_request(
     prepend_cwd: bool = False,
     extra_paths: Sequence[str] = (),
 ) -> PopenRequest:
-    """Builds the request of an app; the app is left as it is.
+    """Builds the request of an app, which is not changed.
 
     Args:
         app_log_dir: folder for the logs of this app, which need not exist.
-        provider: asked once for each role, and once for each replica if it overrides
+        provider: called once for each role, and once for each replica if it overrides
             ``get_replica_param``.
         extra_paths: directories in front of every replica's ``PATH``; may hold macros.
 
@@ -134,7 +134,7 @@ def _is_simple(provider: "ImageProvider") -> bool:
 
 
 def _shallow_copy(role: Role) -> Role:
-    """A copy whose environment may be changed."""
+    """Returns a copy whose environment may be changed."""
     import copy
 
     copied = copy.copy(role)
@@ -187,7 +187,7 @@ def partition_gpus(
 
 
 def beyond_memory(app: AppDef, memory_mb: int) -> list[str]:
-    """Which roles ask for more memory than this machine has, in words; nothing is reserved."""
+    """Returns warnings for roles that request more memory than this machine has."""
     return [
         f"role `{role.name}` asks for {role.resource.memMB} MB of memory, this machine has"
         f" {memory_mb}: `local_cwd` limits none, and runs it with what there is"
@@ -197,7 +197,7 @@ def beyond_memory(app: AppDef, memory_mb: int) -> list[str]:
 
 
 def render_request(request: PopenRequest) -> str:
-    """The request as text that Python can read back."""
+    """Renders the request as text that Python can parse."""
     lines = [
         "{ 'app_id': " + repr(request.app_id) + ",",
         "  'log_dir': " + repr(request.log_dir) + ",",
@@ -226,7 +226,7 @@ def render_request(request: PopenRequest) -> str:
 def supervisor_roles(
     request: PopenRequest, retries: Mapping[str, tuple[int, str]], cwd: str
 ) -> list[dict[str, Any]]:
-    """What the supervisor runs, each role once with what differs between its replicas.
+    """Returns the roles for the supervisor, each with the differences of its replicas.
 
     Args:
         retries: maximum and policy by role name; a role that is missing is not retried.
@@ -258,7 +258,7 @@ def supervisor_roles(
 def _difference(
     base: ReplicaParam, param: ReplicaParam
 ) -> tuple[list[str] | None, dict[str, str], tuple[str, ...], str | None] | None:
-    """What to change in ``base``: arguments, variables, removed variables, directory."""
+    """Returns the changes to ``base``: arguments, variables, removed variables, directory."""
     args = None if param.args == base.args else param.args
     env = {n: v for n, v in param.env.items() if base.env.get(n) != v}
     gone = tuple(n for n in base.env if n not in param.env)

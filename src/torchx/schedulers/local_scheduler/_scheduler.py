@@ -22,7 +22,7 @@ from torchx.schedulers.api import (
 )
 from torchx.specs.api import AppDef, AppDryRunInfo, AppState, CfgVal, RetryPolicy, runopts
 
-# imported where they are needed: what submits, looks and reads (8 of the 50 ms of a dry run)
+# imported where needed: code that submits, queries and reads (8 of the 50 ms of a dry run)
 from ._compat import (
     RunsProcesses,
     SignalHandlers,
@@ -53,7 +53,7 @@ AppId = str
 
 
 def _memory_mb() -> int:
-    """What this machine has."""
+    """Returns the memory of this machine in MB."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20
 
 
@@ -113,7 +113,7 @@ class LocalScheduler(RunsProcesses, Scheduler[Opts]):
         return Opts.as_runopts()
 
     def _validate(self, app: AppDef, scheduler: str, cfg: object = None) -> None:
-        """A role without a resource is accepted: nothing is reserved on this machine."""
+        """Accepts a role without a resource: nothing is reserved on this machine."""
 
     def _submit_dryrun(self, app: AppDef, cfg: Opts) -> AppDryRunInfo[PopenRequest]:
         return AppDryRunInfo(self._to_popen_request(app, cfg), render_request)
@@ -174,7 +174,7 @@ class LocalScheduler(RunsProcesses, Scheduler[Opts]):
     # -- submitting -------------------------------------------------------------------------
 
     def schedule(self, dryrun_info: AppDryRunInfo[PopenRequest]) -> str:
-        """Starts every replica, or none; returns once all run.
+        """Starts every replica, or none; returns when all are running.
 
         Raises:
             JobStartError: if the job cannot be started as a whole.
@@ -202,11 +202,11 @@ class LocalScheduler(RunsProcesses, Scheduler[Opts]):
         return request.app_id
 
     def _let_go_of_ended(self) -> None:
-        """Closes what connects this process with jobs that ended and were not looked at since."""
+        """Closes connections to jobs that have ended and were not queried since."""
         for app_id in [app.id for app in self._known_apps() if app.cut_off]:
             try:
                 self.look(app_id)
-            except OSError:  # of another job than the one that is started: its next look tells it
+            except OSError:  # of a job other than the one being started: its next query reports it
                 continue
 
     def _known_apps(self) -> "builtins.list[_LocalAppDef]":
@@ -215,7 +215,7 @@ class LocalScheduler(RunsProcesses, Scheduler[Opts]):
     # -- looking ----------------------------------------------------------------------------
 
     def look(self, app_id: str) -> AppSnapshot | None:
-        """What is known of a job; ``None`` if there is no record of it."""
+        """Returns the snapshot of a job; ``None`` if there is no record of it."""
         from ._client import settled_view
         from ._states import snapshot
 
@@ -232,7 +232,7 @@ class LocalScheduler(RunsProcesses, Scheduler[Opts]):
         return snapshot(record, view, store.errors(record, view))
 
     def look_all(self, cfg: Mapping[str, CfgVal] | None = None) -> Iterator[AppSnapshot]:
-        """All recorded jobs of this user, the latest first; of most only id, name and state."""
+        """Yields this user's recorded jobs, latest first; most with only id, name and state."""
         store = _store()
         running = [*_active(store)]
         running.sort(key=lambda item: -item[0].created_ns)
@@ -245,7 +245,7 @@ class LocalScheduler(RunsProcesses, Scheduler[Opts]):
             )
         seen = {record.app_id for record, _ in running}
         unknown = AppState.UNKNOWN
-        states = {**AppState.__members__}  # a plain dict is read in a third of the time
+        states = {**AppState.__members__}  # a plain dict is three times faster to read
         for row in store.finished():
             if row[0] not in seen:
                 state = states.get(row[2], unknown)
@@ -257,7 +257,7 @@ class LocalScheduler(RunsProcesses, Scheduler[Opts]):
                 )
 
     def describe_native(self, app_id: str) -> AppDryRunInfo[PopenRequest] | None:
-        """The request that was submitted, with its app."""
+        """Returns the submitted request, with its app."""
         known = self._apps.get(app_id)
         if known is not None and known.dryrun_info is not None:
             return known.dryrun_info
@@ -270,36 +270,36 @@ class LocalScheduler(RunsProcesses, Scheduler[Opts]):
         return info
 
     def recorded_request(self, app_id: str) -> "Mapping[str, Any] | None":
-        """What the record of the job holds."""
+        """Returns the content of the job's record."""
         record = _store().read(app_id)
         return record.data if record is not None and not record.damage else None
 
     def wait_for_change(self, app_id: str, timeout_s: float) -> None:
-        """Returns as soon as something happened to the job, at the latest after the time."""
+        """Returns when the job has changed, at the latest after the timeout."""
         from ._client import wait_for_change
 
         wait_for_change(_store(), app_id, timeout_s)
 
     def checkups(self, configured: "Configured | None" = None) -> "Sequence[Checkup]":
-        """What jobs here need."""
+        """Returns the checks of what local jobs need."""
         from ._checkups import checkups
 
         return checkups()
 
     def cause_rules(self) -> "Sequence[Rule]":
-        """What the words of this backend mean."""
+        """Returns the rules for messages of the supervisor."""
         from ._causes import RULES
 
         return RULES
 
     def refusal_rules(self) -> "Sequence[Rule]":
-        """What the words of this backend for refusing a launch mean."""
+        """Returns the rules for refused launches."""
         from ._causes import REFUSALS
 
         return REFUSALS
 
     def wait_for_any_change(self, timeout_s: float) -> None:
-        """Returns as soon as a job was launched or something happened to one."""
+        """Returns when a job was launched or has changed."""
         from ._client import wait_for_any_change
 
         wait_for_any_change(_store(), timeout_s)
@@ -307,9 +307,9 @@ class LocalScheduler(RunsProcesses, Scheduler[Opts]):
     # -- ending -----------------------------------------------------------------------------
 
     def end(self, snapshot: AppSnapshot) -> None:
-        """Asks the supervisor of the job to end it, and lets what ends at once do so.
+        """Requests the end of the job from its supervisor, and waits for a moment.
 
-        A caller that looks once, right after it, then finds the job CANCELLED.
+        A query right after it then finds a job CANCELLED that ends at once.
         """
         from ._client import END_NOTICE_S, request_cancel, wait_for_lock
 
@@ -364,7 +364,7 @@ class LocalScheduler(RunsProcesses, Scheduler[Opts]):
     def read_logs(
         self, snapshot: AppSnapshot, replicas: Sequence[ReplicaKey], query: LogQuery
     ) -> Iterator[LogChunk]:
-        """Lines of these replicas by time, all attempts of each in their order."""
+        """Yields lines of these replicas by time, all attempts of each in order."""
         from ._client import Follower
         from ._logs import read
 
@@ -403,7 +403,7 @@ def _store() -> "Store":
 
 
 def _active(store: "Store") -> "Iterator[tuple[JobRecord, AppState]]":
-    """The jobs that have not been seen to finish, and their states."""
+    """Yields the jobs not known to have finished, and their states."""
     active = store.active()
     if not active:
         return
@@ -425,5 +425,5 @@ def create_scheduler(
     image_provider_class: type[ImageProvider] = CWDImageProvider,
     **kwargs: object,
 ) -> LocalScheduler:
-    """Makes the scheduler; unknown keywords are ignored, since all factories get the same."""
+    """Creates the scheduler; unknown keywords are ignored, because all factories get the same."""
     return LocalScheduler(session_name, image_provider_class, cache_size, extra_paths)

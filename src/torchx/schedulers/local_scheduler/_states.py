@@ -1,4 +1,4 @@
-"""What the journal of a job says: state, attempts and exit codes of every replica."""
+"""Parses the journal of a job: state, attempts and exit codes of every replica."""
 
 from collections.abc import Mapping
 
@@ -22,13 +22,13 @@ class ReplicaView:
         self.started_ns = 0
         self.ended_ns = 0
         self.stopped = False
-        """It was told to end before it ended."""
+        """True if it was told to end before it ended."""
         self.restarting = False
-        """It is to be started again."""
+        """True if it will be restarted."""
 
 
 class JobView:
-    """All that the journal of a job says."""
+    """The content of a job's journal."""
 
     def __init__(self) -> None:
         self.state = AppState.PENDING
@@ -36,28 +36,28 @@ class JobView:
         self.restarts = 0
         self.boot_id = ""
         self.ending = ""
-        """State that the job is being ended with; empty if it is not."""
+        """State with which the job is being ended; empty if it is not."""
         self.supervisors: list[tuple[int, int]] = []
         """(pid, start ticks) of the supervisor and its guard."""
         self.replicas: dict[tuple[int, int], ReplicaView] = {}
-        """By (role index, replica)."""
+        """Replicas by (role index, replica)."""
         self.ended_ns = 0
         self.size = 0
-        """Bytes that were read."""
+        """Number of bytes read."""
 
     @property
     def terminal(self) -> bool:
-        """Whether the job has ended."""
+        """True if the job has ended."""
         return self.state.name in TERMINAL
 
     @property
     def cancelled(self) -> bool:
-        """Whether its end was asked for."""
+        """True if its end was requested."""
         return "CANCELLED" in (self.ending, self.state.name)
 
 
 def parse_journal(data: bytes) -> JobView:
-    """Folds the events of a journal; what a kill cut off and what is newer than us is ignored."""
+    """Parses a journal; ignores a truncated last event, and events of newer versions."""
     import json  # 1 ms, and `list` reads no journal of what has ended
 
     view = JobView()
@@ -108,7 +108,7 @@ def _mark_restart(view: JobView, policy: str, role: int, k: int) -> None:
 
 
 def replica_state(replica: ReplicaView, job: JobView) -> AppState:
-    """State of one replica; one that was ended with its job is CANCELLED, whatever its code."""
+    """Returns the state of one replica; CANCELLED if ended with its job, whatever its code."""
     over = job.terminal or bool(job.ending)
     if replica.code is None:
         if job.terminal:
@@ -122,16 +122,16 @@ def replica_state(replica: ReplicaView, job: JobView) -> AppState:
 
 
 def failed_keys(job: JobView) -> "list[tuple[int, int]]":
-    """Role index and replica of those that failed for good."""
+    """Returns role index and replica of those that failed for good."""
     items = job.replicas.items()
     return [key for key, replica in items if replica_state(replica, job) is AppState.FAILED]
 
 
 def snapshot(record: JobRecord, job: JobView, errors: Mapping[tuple[int, int], str]) -> AppSnapshot:
-    """All that is known of a job.
+    """Builds the snapshot of a job.
 
     Args:
-        errors: what the error files of failed replicas hold, by (role index, replica).
+        errors: contents of the error files of failed replicas, by (role index, replica).
     """
     app = record.app()
     if record.damage:

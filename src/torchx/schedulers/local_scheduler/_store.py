@@ -1,4 +1,4 @@
-"""Where local jobs are recorded, and how to read and list the records.
+"""Stores the records of local jobs, and reads and lists them.
 
 ::
 
@@ -40,17 +40,17 @@ class Store:
         self.home = home or local_home()
 
     def job_dir(self, app_id: str) -> str:
-        """Where the record of that job is or would be."""
+        """Returns the folder of that job's record, which may not exist."""
         return os.path.join(self.home, "jobs", app_id)
 
     def create(self, app_id: str, data: "dict[str, Any]") -> "tuple[str, int]":
-        """Records a job that is about to start.
+        """Records a job before it is started.
 
         Returns:
             The job's folder and the file descriptor of its lock, which is held.
 
         Raises:
-            JobStartError: if the job cannot be recorded; nothing is left of it.
+            JobStartError: if the job cannot be recorded; the record is removed again.
         """
         announced = -1
         try:
@@ -61,11 +61,11 @@ class Store:
                 os.close(announced)
 
     def _announce(self, app_id: str) -> int:
-        """Puts a job among the active ones before anything is made of it.
+        """Adds a job to the active ones before any of its files are created.
 
         Returns:
-            A descriptor, locked until all is made: who finds the lock free and no record removes
-            what there is.
+            A descriptor, locked until the record is complete: whoever finds it unlocked and no
+            record removes the files.
         """
         path = os.path.join(self.home, "active", app_id)
         try:
@@ -97,7 +97,7 @@ class Store:
         folder = self.job_dir(app_id)
         try:
             os.mkdir(folder, 0o700)
-        except FileExistsError as err:  # another launch was faster; what there is, is of that one
+        except FileExistsError as err:  # another launch was faster; the existing files belong to it
             raise self._not_recorded(app_id, err) from None
         except OSError as err:
             self.discard(app_id)
@@ -122,7 +122,7 @@ class Store:
         return folder, lock
 
     def _own_home(self) -> None:
-        """Refuses a folder that another user has made, and lets nobody else read ours."""
+        """Refuses a folder that belongs to another user, and makes ours private."""
         found = os.stat(self.home)
         if found.st_uid != os.geteuid():
             msg = (
@@ -143,7 +143,7 @@ class Store:
         return fd
 
     def try_lock(self, app_id: str) -> int | None:
-        """The lock of a job that nobody supervises; ``None`` while somebody does."""
+        """Locks a job that has no supervisor; ``None`` if it has one."""
         try:
             fd = os.open(os.path.join(self.job_dir(app_id), "lock"), os.O_RDWR | os.O_CLOEXEC)
         except (FileNotFoundError, NotADirectoryError):
@@ -159,7 +159,7 @@ class Store:
         return fd
 
     def read(self, app_id: str) -> JobRecord | None:
-        """The record of a job, which may be damaged; ``None`` if there is none."""
+        """Returns the record of a job, which may be damaged; ``None`` if there is none."""
         if not app_id or "/" in app_id or "\0" in app_id or app_id in (".", ".."):
             return None
         folder = self.job_dir(app_id)
@@ -180,7 +180,7 @@ class Store:
             raise
 
     def view(self, record: JobRecord) -> JobView:
-        """The state of a job as its journal has it now."""
+        """Returns the current state of a job from its journal."""
         try:
             with open(os.path.join(record.path, "journal"), "rb") as f:
                 return parse_journal(f.read())
@@ -188,7 +188,7 @@ class Store:
             return JobView()
 
     def errors(self, record: JobRecord, view: JobView) -> "dict[tuple[int, int], str]":
-        """What the error files of the replicas that failed hold, by role index and replica."""
+        """Returns the contents of failed replicas' error files, by role index and replica."""
         found = {}
         for key in failed_keys(view):
             path = record.error_file(*key, view.replicas[key].attempt)
@@ -202,7 +202,7 @@ class Store:
         return found
 
     def active(self) -> "list[str]":
-        """Ids of the jobs that have not been seen to finish."""
+        """Returns ids of the jobs not known to have finished."""
         try:
             return os.listdir(os.path.join(self.home, "active"))
         except FileNotFoundError:
@@ -218,11 +218,11 @@ class Store:
         return InvalidInput(msg)
 
     def clear_leftover(self, app_id: str) -> None:
-        """Removes what a launcher left that was killed before it had recorded its job."""
+        """Removes the files of a launcher that was killed before it had recorded its job."""
         try:
             fd = os.open(os.path.join(self.home, "active", app_id), os.O_RDWR | os.O_CLOEXEC)
         except OSError:
-            return  # somebody else has done it
+            return  # another process has done it
         try:
             if try_lock(fd) and self.read(app_id) is None:
                 self.discard(app_id)
@@ -230,14 +230,14 @@ class Store:
             os.close(fd)
 
     def ids(self) -> "list[str]":
-        """Ids of all jobs that are recorded, in no order."""
+        """Returns ids of all recorded jobs, in any order."""
         try:
             return os.listdir(os.path.join(self.home, "jobs"))
         except FileNotFoundError:
             return []
 
     def finished_ids(self) -> "Iterator[str]":
-        """Ids of the jobs that the index tells of, the latest first; some may come twice."""
+        """Yields ids of the jobs in the index, latest first; some may be repeated."""
         deleted = set()
         for line in reversed(self._index() or ()):
             row = line.split("\t", 3)
@@ -256,7 +256,7 @@ class Store:
             return None
 
     def finished(self) -> "Iterator[list[str]]":
-        """Jobs that finished and were not deleted, the latest first: the fields of their lines."""
+        """Yields the fields of finished jobs that were not deleted, latest first."""
         lines = self._index()
         if lines is None:
             lines = self._rebuild_index()
@@ -270,7 +270,7 @@ class Store:
                     yield row
 
     def _rebuild_index(self) -> "list[str]":
-        """Reads the jobs one by one, after somebody removed the index."""
+        """Rebuilds a removed index by reading the jobs one by one."""
         try:
             ids = os.listdir(os.path.join(self.home, "jobs"))
         except FileNotFoundError:
@@ -285,12 +285,12 @@ class Store:
         return (self._index() or []) if rebuilt else []
 
     def finish(self, record: JobRecord, state: str, ended_ns: int) -> None:
-        """Lists a job as finished."""
+        """Adds a job to the index of finished ones."""
         fields = (record.app_id, record.session, record.name)
         journal.finish(self.home, fields, state, (record.created_ns, ended_ns))
 
     def forget(self, record: JobRecord) -> None:
-        """Removes the record of a job, and its logs if they lie in our own folder."""
+        """Removes the record of a job, and its logs if they are in the default folder."""
         line = f"{record.app_id}\t\t{DELETED}\t0\t0\t\n"
         journal.append_line(os.path.join(self.home, "index"), line)
         if record.own_logs:
@@ -298,7 +298,7 @@ class Store:
         self.discard(record.app_id)
 
     def discard(self, app_id: str) -> None:
-        """Removes what there is of a job's record."""
+        """Removes what exists of a job's record."""
         _remove_tree(self.job_dir(app_id))
         try:
             os.unlink(os.path.join(self.home, "active", app_id))

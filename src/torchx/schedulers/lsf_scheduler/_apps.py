@@ -1,4 +1,4 @@
-"""The apps of a cluster: submitted, looked at and ended, by LSF's programs and by their notes."""
+"""Submits, queries and ends apps, by LSF's programs and the apps' own notes."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from torchx.errors import BackendUnavailable
 from torchx.schedulers._core.log_query import LogChunk, LogQuery
 from torchx.schedulers._core.snapshot import ReplicaKey
+from torchx.schedulers._core.waiting import wait_until
 
 from . import _client, _logs, _notes
 from ._job import Notes
@@ -13,16 +14,16 @@ from ._request import LsfBsub
 from ._states import AppView, LsfSnapshot, Row, snapshot
 
 _LONGEST_WAIT_S = 30.0
-"""What is killed before it starts leaves no note."""
+"""Longest wait in seconds: a job that is killed before it starts leaves no note."""
 _KNOWN_FOLDERS = 10_000
 
 
 class Apps:
-    """What this process knows of apps, and what it asks."""
+    """The cached state of apps, and queries of it."""
 
     def __init__(self) -> None:
         self._submitted: dict[str, float] = {}
-        """When apps were submitted by this process, by the monotonic clock."""
+        """When this process submitted apps, by the monotonic clock."""
         self._folders: dict[str, str] = {}
         self._history: dict[str, list[Row]] = {}
 
@@ -32,7 +33,7 @@ class Apps:
         """Writes the folder of the app and submits its jobs.
 
         Raises:
-            JobStartError: if LSF refuses a job, with its own words; none of them is left then.
+            JobStartError: if LSF refuses a job, with its message; all jobs are rolled back.
             BackendUnavailable: if LSF cannot be reached.
             InvalidInput: if the folder cannot be written.
         """
@@ -47,9 +48,9 @@ class Apps:
     # -- looking ----------------------------------------------------------------------------
 
     def look(self, app_id: str) -> LsfSnapshot | None:
-        """What LSF and the app's own notes tell; ``None`` if nothing is known of it.
+        """Returns a snapshot from LSF and the app's own notes; ``None`` if the app is unknown.
 
-        An app that has noted the end of all its replicas is not asked for.
+        LSF is not queried for an app that has noted the end of all its replicas.
         """
         view = self._noted_view(app_id)
         if view is not None and view.over:
@@ -61,11 +62,11 @@ class Apps:
             return snapshot(view) if view is not None and view.over else None
         folder = next((row.folder for row in rows if row.folder), view.folder if view else "")
         self._know_folder(app_id, folder)
-        # notes are read after LSF was asked: what it says has then been noted
+        # notes are read after LSF's answer, so that they include what it reports
         return snapshot(_view(app_id, folder, rows))
 
     def _noted_view(self, app_id: str) -> AppView | None:
-        """What is known without LSF; ``None`` where the folder is not known."""
+        """Returns the view of an app without LSF; ``None`` if its folder is unknown."""
         folder = self._folders.get(app_id) or _notes.recall(app_id)
         return _view(app_id, folder) if folder else None
 
@@ -86,30 +87,27 @@ class Apps:
         return self._history[app_id]
 
     def look_at_notes(self, app_id: str) -> LsfSnapshot | None:
-        """A snapshot without a question to LSF; ``None`` where no notes tell its roles."""
+        """Returns a snapshot without querying LSF; ``None`` if the notes lack its roles."""
         view = self._noted_view(app_id)
         return snapshot(view) if view is not None and view.record is not None else None
 
     def look_all(self) -> list[LsfSnapshot]:
-        """This user's apps that bjobs knows, the latest first."""
+        """Returns this user's apps that bjobs knows, latest first."""
         apps = _client.table().apps(newer_than=time.monotonic())
         found = [_listed(app_id, rows) for app_id, rows in apps.items()]
         return sorted(found, key=_last_job_id, reverse=True)
 
     def wait_for_change(self, app_id: str, timeout_s: float) -> None:
-        """Returns when the app noted something, or when LSF may have news."""
+        """Returns when the app has new notes, or when LSF may have changes."""
         folder = self._folders.get(app_id) or _notes.recall(app_id)
         before = _notes.modified_ns(folder) if folder else 0
         if not before or _settling(_view(app_id, folder)):
             time.sleep(min(timeout_s, _client.MIN_INTERVAL_S))
             return
-        pause_s = 0.05
-        deadline = time.monotonic() + min(timeout_s, _LONGEST_WAIT_S)
-        while (left_s := deadline - time.monotonic()) > 0:
-            time.sleep(min(pause_s, left_s))
-            pause_s = min(1.3 * pause_s, 0.5)
-            if _notes.modified_ns(folder) != before:
-                return
+        wait_until(
+            lambda: _notes.modified_ns(folder) != before,
+            min(timeout_s, _LONGEST_WAIT_S),
+        )
 
     def _know_folder(self, app_id: str, folder: str) -> None:
         if len(self._folders) >= _KNOWN_FOLDERS:
@@ -120,11 +118,11 @@ class Apps:
     # -- ending -----------------------------------------------------------------------------
 
     def end(self, snapshot: LsfSnapshot, note: str) -> None:
-        """Asks LSF for the end of all jobs of an app, and notes why."""
+        """Requests the end of all jobs of an app from LSF, and notes why."""
         self.end_many([snapshot], note)
 
     def end_many(self, snapshots: Sequence[LsfSnapshot], note: str) -> None:
-        """Asks for the end of all jobs of these apps by one call, and notes why."""
+        """Requests the end of all jobs of these apps with one call, and notes why."""
         views = [snapshot.view for snapshot in snapshots if snapshot.view.rows]
         ids = [*dict.fromkeys(row.job_id for view in views for row in view.rows)]
         if not ids:
@@ -139,11 +137,11 @@ class Apps:
     def read_logs(
         self, snapshot: LsfSnapshot, replicas: Sequence[ReplicaKey], query: LogQuery
     ) -> Iterator[LogChunk]:
-        """Lines of replicas, as they are written or as far as they are now."""
+        """Yields lines of replicas, as they are written or the current ones."""
         return _logs.read_logs(snapshot, replicas, query, lambda: self._has_ended(snapshot.app_id))
 
     def _has_ended(self, app_id: str) -> bool:
-        """Whether LSF says that the app has ended; false if it cannot be reached."""
+        """Returns True if LSF reports the app's end; False if LSF cannot be reached."""
         try:
             found = self.look(app_id)
         except BackendUnavailable:
@@ -159,7 +157,7 @@ def _view(app_id: str, folder: str, rows: Sequence[Row] = ()) -> AppView:
 
 
 def _listed(app_id: str, rows: Sequence[Row]) -> LsfSnapshot:
-    """An app by LSF's word; its notes are looked at only where that may mislead."""
+    """Returns an app as LSF reports it; reads its notes only if that may be misleading."""
     if not any(row.by_owner for row in rows):
         return snapshot(AppView(app_id, rows))
     folder = next((row.folder for row in rows if row.folder), "")
@@ -174,5 +172,5 @@ def _last_job_id(snapshot: LsfSnapshot) -> int:
 
 
 def _settling(view: AppView) -> bool:
-    """Whether what is left is done by LSF itself, which is then asked."""
+    """Returns True if only LSF acts from now on, so that it must be queried."""
     return view.notes.cancelled or view.notes.ending or bool(view.notes.killed)

@@ -1,4 +1,4 @@
-"""What LSF's reasons mean, why jobs wait and why they ended.
+"""Rules for LSF's reasons: why jobs wait and why they ended.
 
 The words of waits are those of LSF's library (lsb_pendreason, lsb_suspreason), and
 https://www.ibm.com/docs/SSWRJV_10.1.0/lsf_admin/termination_reasons_lsf.html lists how jobs end.

@@ -1,4 +1,4 @@
-"""What jobs on LSF need: its programs, a cluster that answers, an open queue, a shared folder."""
+"""Checks for LSF: its programs, a cluster that answers, an open queue, a shared folder."""
 
 import os
 
@@ -19,7 +19,7 @@ _PROFILE = "Source the profile of LSF, or run this on a host of the cluster"
 
 
 def checkups(configured: Configured | None = None) -> list[Checkup]:
-    """All checks; one alone where LSF is not set up."""
+    """Returns all checks; only one if LSF is not set up."""
     given = configured or Configured()
     found = programs_finding(("bsub", "bjobs", "bkill"), ("bhist", "bqueues", "lsid"), _PROFILE)
     first = Checkup("programs", lambda: found)

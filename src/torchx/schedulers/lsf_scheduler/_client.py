@@ -26,9 +26,9 @@ from ._states import Row
 logger = get_logger(__name__)
 
 MIN_INTERVAL_S = 2.0
-"""Between two calls of bjobs by this process, whatever the number of apps."""
+"""Seconds between two calls of bjobs by this process, whatever the number of apps."""
 TIMEOUT_S = 30.0
-"""LSF's programs wait for ever for a daemon that is away."""
+"""Timeout in seconds: LSF's programs wait forever for an unreachable daemon."""
 RETRY_PAUSES_S = (0.5, 1.0, 2.0)
 
 _TRANSIENT = re.compile(
@@ -41,7 +41,7 @@ _TRANSIENT = re.compile(
 
 
 def is_transient(text: str) -> bool:
-    """Whether the same call may succeed a little later."""
+    """Returns True if a retry may succeed."""
     return bool(_TRANSIENT.search(text))
 
 
@@ -56,9 +56,9 @@ PROGRAMS = BackendPrograms(
 
 
 class JobTable:
-    """The jobs that bjobs tells of, asked for at most once in two seconds by the whole process.
+    """The jobs that bjobs lists, queried at most every two seconds by the whole process.
 
-    One answer holds all jobs of TorchX of this user, so that the number of apps does not matter.
+    One answer has all of this user's TorchX jobs, so the number of apps does not matter.
     """
 
     def __init__(self) -> None:
@@ -69,11 +69,11 @@ class JobTable:
         self._error: BackendUnavailable | None = None
 
     def apps(self, newer_than: float | None = None) -> dict[str, list[Row]]:
-        """The jobs of each app.
+        """Returns the jobs of each app.
 
         Args:
-            newer_than: a time of the monotonic clock; wait until an answer from after it may be
-                had. ``None`` takes what there is if it is too early to ask again.
+            newer_than: a time of the monotonic clock; waits for an answer newer than it. ``None``
+                accepts the cached one if it is too early to query again.
 
         Raises:
             BackendUnavailable: if there is no answer.
@@ -81,7 +81,7 @@ class JobTable:
         called = time.monotonic()
         with self._lock:
             if self._error is not None:
-                newer_than = called  # an earlier failure is none of this call
+                newer_than = called  # an earlier failure does not concern this call
             due = self._asked + MIN_INTERVAL_S
             stale = newer_than is not None and self._asked < newer_than
             if stale and time.monotonic() < due:
@@ -105,7 +105,7 @@ _tables: dict[str | None, JobTable] = {}
 
 
 def table() -> JobTable:
-    """The jobs of this process's cluster."""
+    """Returns the jobs of this process's cluster."""
     key = os.environ.get("LSF_ENVDIR")
     found = _tables.get(key)
     return found if found is not None else _tables.setdefault(key, JobTable())
@@ -116,7 +116,7 @@ _FORMS: tuple[tuple[Sequence[str], bool], ...] = (
     (_parse.FIELDS, False),
     (_parse.OLD_FIELDS, False),
 )
-"""What to ask for, the newest version first."""
+"""Output formats to request, those of the newest version first."""
 _known_forms: dict[str | None, int] = {}
 
 
@@ -140,7 +140,7 @@ def _bjobs(name: str | None = None) -> list[Row]:
 
 
 def history(app_id: str) -> list[Row]:
-    """What bhist knows of the jobs of an app that bjobs has forgotten."""
+    """Returns bhist's records of the jobs of an app that bjobs has forgotten."""
     try:
         text = PROGRAMS.ask(_parse.bhist_command(app_id), pauses_s=())
     except CommandFailed as err:
@@ -153,10 +153,10 @@ def history(app_id: str) -> list[Row]:
 
 
 def submit(jobs: Sequence[LsfJob]) -> list[str]:
-    """Submits all jobs of an app and gives their ids; if one is refused, leaves none behind.
+    """Submits all jobs of an app and returns their ids; rolls back if one is refused.
 
     Raises:
-        JobStartError: if LSF refuses one, in its own words.
+        JobStartError: if LSF refuses one, with its message.
         BackendUnavailable: if it cannot be reached.
     """
     with sigterm_raises():
@@ -168,7 +168,7 @@ def _submit_all(jobs: Sequence[LsfJob]) -> list[str]:
     try:
         for job in jobs:
             ids.append(_submit(job))
-    except BaseException as err:  # also of a signal: what was submitted must not run alone
+    except BaseException as err:  # also for a signal: jobs submitted so far must not run alone
         if ids or not isinstance(err, CommandFailed):
             _take_back(job.app_id, RETRY_PAUSES_S if ids else ())
         if isinstance(err, CommandFailed):
@@ -179,7 +179,7 @@ def _submit_all(jobs: Sequence[LsfJob]) -> list[str]:
 
 
 def _submit(job: LsfJob) -> str:
-    """Submits one job; where the answer is lost, looks for its name before trying again."""
+    """Submits one job; after a lost answer, looks for its name before a retry."""
     waiting = Waiting()
     for pause_s in (*RETRY_PAUSES_S, None):
         try:
@@ -206,7 +206,7 @@ def _hint(words: str) -> str:
 
 
 def _take_back(app_id: str, pauses_s: Sequence[float]) -> None:
-    """Ends what was submitted of an app, by name: the last one may be there without our knowing."""
+    """Ends the submitted jobs of an app, by name: the last one may exist without our knowledge."""
     try:
         with_retries(lambda: _bkill(["-J", f"{app_id}.*", "0"]), pauses_s)
     except ProgramNotFound:
@@ -224,11 +224,11 @@ def _take_back(app_id: str, pauses_s: Sequence[float]) -> None:
 
 
 def end(ids: Sequence[str]) -> None:
-    """Asks for the end of jobs; may be repeated without harm.
+    """Requests the end of jobs; idempotent.
 
     Raises:
         BackendUnavailable: if LSF cannot be reached.
-        InvalidInput: if it refuses, as for the jobs of someone else.
+        InvalidInput: if LSF refuses, for example for jobs of other users.
     """
     with_retries(lambda: _bkill(ids), RETRY_PAUSES_S, Waiting().transient)
 

@@ -1,4 +1,4 @@
-"""The command lines of docker and apptainer."""
+"""Builds the command lines of docker and apptainer."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -13,15 +13,15 @@ from ._script import NAME_MARK, OURS_MARK
 _CLIENT_READS = re.compile(
     r"PATH|HOME|USER|TMPDIR|(?:LD|DOCKER|XDG|GO|SSL|BUILDKIT|COMPOSE)_?.*|.*_PROXY", re.IGNORECASE
 )
-"""Variables that mean something to docker's client itself, and are not put into its environment."""
+"""Variables with a meaning for docker's client, which are not put into its environment."""
 
 
 def docker_words(
     role: Role, opts: LsfOpts, command: Sequence[str], env: Mapping[str, str]
 ) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
-    """The command line of docker's client, and the environment that it is started with.
+    """Builds the command line of docker's client, and its environment.
 
-    Variables are handed on by name, so that others do not see their values in ``ps``.
+    Variables are passed by name, so that their values are not visible in ``ps``.
     """
     words = ["docker", "run", f"--name={NAME_MARK}", *_docker_mounts(role)]
     if opts.container_workdir:
@@ -87,7 +87,7 @@ def _docker_limits(role: Role) -> list[str]:
 
 
 def apptainer_options(role: Role, opts: LsfOpts, folder: str) -> tuple[str, ...]:
-    """The options of ``apptainer exec``; the folder of the app is visible inside."""
+    """Builds the options of ``apptainer exec``; the app's folder is visible inside."""
     words = ["--bind", folder]
     for mount in role.mounts:
         if not isinstance(mount, BindMount):

@@ -1,4 +1,4 @@
-"""What the jobs of an app are known by: names, the mark, and what is noted in the app's folder."""
+"""Names and marks of an app's jobs, and the notes in the app's folder."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from torchx._startup.dataclass import field, light_dataclass
 
 MARK = "torchx:"
-"""Begins the description of each job of TorchX; the folder of its app follows."""
+"""Prefix of the description of TorchX's jobs; the app's folder follows."""
 _DIRTY = re.compile(r"[^A-Za-z0-9_-]")
 _JOB = re.compile(r"(?P<app>[^.\[\]]+)\.(?P<index>\d+|gang)(?:\.[^\[\]]*)?(?:\[.*\])?")
 _STEM_MAX = 60
@@ -16,7 +16,7 @@ Key = tuple[int, int]
 
 
 def clean_app_id(text: str) -> str:
-    """The text with what does not belong into ids replaced; at most 100 of its last characters.
+    """Replaces characters that are invalid in ids, and keeps the last 100 characters.
 
     >>> clean_app_id("Modèle/1-x2")
     'Mod_le_1-x2'
@@ -25,7 +25,7 @@ def clean_app_id(text: str) -> str:
 
 
 def role_stems(names: Sequence[str]) -> list[str]:
-    """Short names for files and jobs, one for each role, no two alike even without their case.
+    """Returns short names for files and jobs, one for each role, unique ignoring case.
 
     >>> role_stems(["a.b", "a-b", "A_B"])
     ['a_b', 'a-b', 'A_B_2']
@@ -44,7 +44,7 @@ def role_stems(names: Sequence[str]) -> list[str]:
 
 
 def job_name(app_id: str, index: int | None, stem: str = "") -> str:
-    """The name of a role's jobs; with ``None``, that of the one job of a gang.
+    """Returns the name of a role's jobs; for ``None``, of the single job of a gang.
 
     >>> job_name("train-x1", 0, "worker")
     'train-x1.0.worker'
@@ -53,7 +53,7 @@ def job_name(app_id: str, index: int | None, stem: str = "") -> str:
 
 
 def parse_job_name(name: str) -> tuple[str, int | None] | None:
-    """The app and the index of the role (``None`` for a gang) in a job's name.
+    """Parses a job's name: app, and index of the role (``None`` for a gang).
 
     >>> parse_job_name("train-x1.0.worker[3]"), parse_job_name("mine")
     (('train-x1', 0), None)
@@ -66,7 +66,7 @@ def parse_job_name(name: str) -> tuple[str, int | None] | None:
 
 @light_dataclass(frozen=True)
 class RoleNote:
-    """A role, as it is noted in the folder of its app."""
+    """A role, as recorded in the folder of its app."""
 
     name: str
     stem: str
@@ -78,7 +78,7 @@ class RoleNote:
 
 @light_dataclass(frozen=True)
 class AppRecord:
-    """What was submitted, without arguments and environment."""
+    """The record of a submission, without arguments and environment."""
 
     app: str = ""
     roles: tuple[RoleNote, ...] = ()
@@ -87,7 +87,7 @@ class AppRecord:
 
     @classmethod
     def from_data(cls, data: object) -> "AppRecord | None":
-        """Reads what ``to_data`` gives; ``None`` if it is something else."""
+        """Parses the result of ``to_data``; ``None`` if the data is something else."""
         try:
             assert isinstance(data, dict)
             roles = tuple(RoleNote(**role) for role in data["roles"])
@@ -97,7 +97,7 @@ class AppRecord:
             return None
 
     def to_data(self) -> dict[str, object]:
-        """The record as it is written."""
+        """Returns the record as plain data."""
         roles = [dict(vars(role)) for role in self.roles]
         more = {"end_on_failure": self.end_on_failure, "gang": self.gang}
         return {"version": 1, "app": self.app, "roles": roles, **more}
@@ -105,12 +105,12 @@ class AppRecord:
 
 @light_dataclass(frozen=True)
 class Notes:
-    """What the replicas noted while they ran."""
+    """The notes that the replicas wrote while they ran."""
 
     attempts: Mapping[Key, int] = field(default_factory=dict)
-    """The latest attempt that has begun."""
+    """The latest attempt that was started."""
     codes: Mapping[Key, int] = field(default_factory=dict)
-    """Exit codes of the latest attempts that have ended, as a shell gives them."""
+    """Exit codes of the latest attempts that have ended, as a shell reports them."""
     killed: frozenset[Key] = frozenset()
     """Replicas whose latest attempt was told to end by LSF."""
     ended_ns: Mapping[Key, int] = field(default_factory=dict)
@@ -119,14 +119,14 @@ class Notes:
     errors: Mapping[Key, str] = field(default_factory=dict)
     """Error files, as JSON on one line."""
     ending: bool = False
-    """The rest of the app is ended, because a replica has failed."""
+    """True if the rest of the app is ended, because a replica has failed."""
     unended: bool = False
-    """The replica that failed could not end the rest."""
+    """True if the failed replica could not end the rest."""
     cancelled: bool = False
-    """A user has asked for the end."""
+    """True if a user has requested the end."""
 
     def final(self, key: Key, max_retries: int) -> bool:
-        """Whether nothing more is to come of a replica, by what it noted itself."""
+        """Returns True if a replica is finished for good, by its own notes."""
         code = self.codes.get(key)
         if code is None:
             return False
@@ -134,7 +134,7 @@ class Notes:
 
 
 def log_path(folder: str, stem: str, k: int, attempt: int, suffix: str) -> str:
-    """The log file of one attempt of a replica.
+    """Returns the path of the log file of one attempt of a replica.
 
     >>> log_path("/w", "worker", 2, 1, "err")
     '/w/logs/worker-2.r1.err'

@@ -1,4 +1,4 @@
-"""Reads the log files of an app, and says when nothing more is written to them."""
+"""Reads the log files of an app, and detects when they are complete."""
 
 import os
 import time
@@ -16,10 +16,10 @@ from ._notes import modified_ns, read_notes
 from ._states import AppView, LsfSnapshot
 
 ASK_AFTER_S = 10.0
-"""How long nothing may happen before LSF is asked whether the app is still there."""
+"""Seconds without changes before LSF is queried whether the app still exists."""
 ASK_AGAIN_MAX_S = 60.0
 ASK_ENDING_S = 2.0
-"""The same of an app that is being ended."""
+"""Seconds without changes before LSF is queried about an app that is being ended."""
 _SUFFIXES = {
     Stream.STDOUT: ("out",),
     Stream.STDERR: ("err",),
@@ -33,17 +33,17 @@ def read_logs(
     query: LogQuery,
     has_ended: Callable[[], bool],
 ) -> Iterator[LogChunk]:
-    """Lines of replicas, each attempt in its order, and of each attempt stdout before stderr.
+    """Yields lines of replicas, by attempt, and within each attempt stdout before stderr.
 
     Args:
-        has_ended: asks LSF whether the app has ended; called seldom, and only while following.
+        has_ended: queries LSF for the end of the app; called rarely, and only while following.
 
     Raises:
-        LogsNotFound: at the call, if the folder of the app is not seen from here.
+        LogsNotFound: at the call, if the folder of the app is not visible here.
     """
     view = snapshot.view
     if not view.folder or not os.path.isdir(view.folder):
-        where = f"`{view.folder}` is not there" if view.folder else "LSF does not tell its folder"
+        where = f"`{view.folder}` is not there" if view.folder else "LSF does not report its folder"
         msg = f"no logs of app `{snapshot.app_id}`: {where}; read them on a host that shares it"
         raise LogsNotFound(msg)
     paths = _paths_of(view, query.stream)
@@ -73,7 +73,7 @@ def _paths_of(view: AppView, stream: Stream) -> PathsOf:
 
 
 class AppEnd:
-    """Says from the notes of an app, and seldom from LSF, how far it is."""
+    """Detects the end of an app from its notes, and rarely from LSF."""
 
     def __init__(self, view: AppView, has_ended: Callable[[], bool]) -> None:
         self._view = view
@@ -87,7 +87,7 @@ class AppEnd:
         self._ask_after_s = ASK_AFTER_S
 
     def look(self, quiet_s: float) -> bool:
-        """Reads what is new, and asks LSF if nothing has happened for long."""
+        """Reads new notes, and queries LSF if there were none for long."""
         if quiet_s < self._quiet_s:
             self._ask_after_s = ASK_AFTER_S
         self._quiet_s = quiet_s
@@ -104,11 +104,11 @@ class AppEnd:
         return news
 
     def latest(self, replica: ReplicaKey) -> int:
-        """The latest attempt that is noted."""
+        """Returns the latest noted attempt."""
         return self._notes.attempts.get(self._key(replica), 0)
 
     def ended(self, replica: ReplicaKey) -> bool:
-        """Whether nothing more is written by any attempt."""
+        """Returns True if no attempt writes anything more."""
         key = self._key(replica)
         return self._finished or self._notes.final(key, self._view.max_retries(key[0]))
 

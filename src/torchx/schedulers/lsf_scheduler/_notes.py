@@ -1,4 +1,4 @@
-"""The folder of an app: what is written there before its jobs start, and what they note."""
+"""The folder of an app: files written before its jobs start, and the jobs' notes."""
 
 import json
 import os
@@ -16,7 +16,7 @@ _RECORD = "record.json"
 
 
 def make_folder(folder: str, record: AppRecord, jobs: Iterable[LsfJob]) -> None:
-    """Writes what the jobs read.
+    """Writes the files that the jobs read.
 
     Raises:
         InvalidInput: if that is not possible.
@@ -36,7 +36,7 @@ def make_folder(folder: str, record: AppRecord, jobs: Iterable[LsfJob]) -> None:
 
 
 def make_base(folder: str) -> None:
-    """Makes the directory that the option ``jobdir`` names.
+    """Creates the directory of the option ``jobdir``.
 
     Raises:
         InvalidInput: if that is not possible.
@@ -56,7 +56,7 @@ def _unwritable(folder: str, err: OSError) -> InvalidInput:
 
 
 def read_record(folder: str) -> AppRecord | None:
-    """What was submitted; ``None`` if the folder is not seen from here."""
+    """Reads the record of a submission; ``None`` if the folder is not visible here."""
     try:
         with open(os.path.join(folder, _RECORD), encoding="utf-8") as f:
             return AppRecord.from_data(json.load(f))
@@ -65,7 +65,7 @@ def read_record(folder: str) -> AppRecord | None:
 
 
 def note(folder: str, name: str) -> bool:
-    """Notes something for the jobs and for readers; false where that is not possible."""
+    """Writes a note for the jobs and readers; returns False if that is not possible."""
     try:
         with open(os.path.join(folder, "notes", name), "wb"):
             return True
@@ -74,7 +74,7 @@ def note(folder: str, name: str) -> bool:
 
 
 def modified_ns(folder: str) -> int:
-    """When something was noted; 0 if nothing was."""
+    """Returns the time of the last note; 0 if there is none."""
     try:
         return os.stat(os.path.join(folder, "notes")).st_mtime_ns
     except OSError:
@@ -82,16 +82,16 @@ def modified_ns(folder: str) -> int:
 
 
 def ends_itself(folder: str) -> bool:
-    """Whether a replica that failed has ended the rest of its app."""
+    """Returns True if a failed replica has ended the rest of its app."""
     return os.path.exists(os.path.join(folder, "notes", "ending"))
 
 
 def read_notes(folder: str, hosts: bool = False, signs_only: bool = False) -> Notes:
-    """What the replicas noted; one look at the directory, however many there are.
+    """Reads the notes of all replicas, with one listing of the directory.
 
     Args:
-        hosts: read where the replicas ran, a file for each.
-        signs_only: how far the app is, without what takes a look into files.
+        hosts: also read the hosts of the replicas, from one file each.
+        signs_only: read only file names, without content of files.
     """
     path = os.path.join(folder, "notes")
     try:
@@ -118,7 +118,7 @@ class _Found:
         self._signs: set[str] = set()
 
     def take(self, kind: str, fields: list[int]) -> None:
-        """Takes one note."""
+        """Adds one note."""
         match kind, fields:
             case "start", [i, k, attempt]:
                 self._attempts[i, k] = max(attempt, self._attempts.get((i, k), 0))
@@ -130,7 +130,7 @@ class _Found:
                 self._signs.add(kind)
 
     def notes(self, hosts: bool, signs_only: bool) -> Notes:
-        """All that was found of the latest attempts."""
+        """Returns the notes of the latest attempts."""
         latest = self._attempts
         codes = {
             (i, k): code
@@ -173,12 +173,12 @@ class _Found:
 
 
 def remember(app_id: str, folder: str) -> None:
-    """Notes a submission for this user, so that it is found when LSF has forgotten it."""
+    """Records a submission for this user, so that it is found after LSF has forgotten it."""
     records.remember("lsf", app_id, {"folder": folder})
 
 
 def recall(app_id: str) -> str:
-    """The folder that this user noted for an app; empty if there is none."""
+    """Returns the recorded folder of an app; empty if there is none."""
     data = records.recall("lsf", app_id)
     folder = data.get("folder") if data is not None else None
     return folder if isinstance(folder, str) else ""

@@ -1,4 +1,4 @@
-"""Options of ``lsf``, and what values of them can be handed to ``bsub``."""
+"""Options of ``lsf``, and checks of their values for ``bsub``."""
 
 import re
 import shlex
@@ -19,11 +19,12 @@ class LsfOpts(StructuredOpts):
     """Queue; several are given as a b. Default: that of the cluster."""
 
     lsf_queue: str | None = None
-    """Another name of `queue`, as it was called before."""
+    """Former name of `queue`."""
 
     jobdir: str | None = None
-    """Shared directory for scripts, logs, notes and a copy of the workspace; it is made if it is
-    not there. Default: `lsf` in TorchX's own directory in your home."""
+    """Shared directory for scripts, logs, notes and a copy of the workspace; created if missing.
+    Default: `lsf` in TorchX's own directory in your home.
+    """
 
     link_unchanged: bool = False
     """Hard-link files in jobdir that did not change since an earlier copy of the workspace; for
@@ -82,7 +83,7 @@ class LsfOpts(StructuredOpts):
     """Further arguments of bsub, quoted as in a shell; they come last."""
 
     on_failure: str = "end"
-    """What becomes of the other replicas when one has failed: end (they are ended at once) or wait
+    """What happens to the other replicas when one has failed: end (they are ended at once) or wait
     (they go on)."""
 
 
@@ -124,13 +125,13 @@ _OURS = frozenset(
         "-Zs",
     ]
 )
-"""Arguments without which, or with which, jobs would not be found again."""
+"""Arguments that would keep jobs from being found again."""
 
 
 def check_options(cfg: Mapping[str, CfgVal]) -> None:
     """Raises ``InvalidInput`` for a value that bsub could not read as one value.
 
-    Names that only the cluster knows, such as queues and projects, are left to it.
+    Names that only the cluster knows, such as queues and projects, are not checked.
     """
     for name in _TEXTS:
         _check_text(name, cfg.get(name))
@@ -152,7 +153,7 @@ def check_options(cfg: Mapping[str, CfgVal]) -> None:
 
 
 def notify_flags(value: CfgVal) -> list[str]:
-    """The arguments of bsub for the option ``notify``.
+    """Returns the arguments of bsub for the option ``notify``.
 
     >>> notify_flags("begin,end")
     ['-B', '-N']
@@ -168,7 +169,7 @@ def notify_flags(value: CfgVal) -> list[str]:
 
 
 def split_bsub_args(value: CfgVal) -> list[str]:
-    """The words of the option ``bsub_args``.
+    """Splits the option ``bsub_args`` into words.
 
     >>> split_bsub_args("-sp 10 -u 'a b'")
     ['-sp', '10', '-u', 'a b']

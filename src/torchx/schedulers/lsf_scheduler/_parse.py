@@ -1,4 +1,4 @@
-"""Command lines of LSF's programs, and what they print, as data."""
+"""Command lines of LSF's programs, and parsers of their output."""
 
 import json
 import re
@@ -21,7 +21,7 @@ FIELDS = [
     "job_description",
 ]
 OLD_FIELDS = [name for name in FIELDS if name not in ("exit_reason", "pend_reason")]
-"""Those that 9.1 knows."""
+"""Fields that version 9.1 supports."""
 DELIMITER = "^"
 
 _SUBMITTED = re.compile(r"Job <(\d+)> is submitted")
@@ -32,7 +32,7 @@ _UNSUPPORTED = re.compile(
 )
 _NOT_FOUND = re.compile(r"no (?:\w+ )*jobs? found|is not found|no matching job", re.IGNORECASE)
 _OVER = re.compile(
-    # the last is said of a job that was told to end before and has not obeyed yet
+    # the last is reported for a job that is already being ended
     r"already finished|is being terminated|termination|operation is in progress",
     re.IGNORECASE,
 )
@@ -42,36 +42,36 @@ _OVER = re.compile(
 
 
 def bjobs_command(fields: Sequence[str], as_json: bool, name: str | None = None) -> list[str]:
-    """Asks for this user's jobs of TorchX, those too that ended lately.
+    """Returns the command that lists this user's TorchX jobs, also recently ended ones.
 
     Args:
         name: only the jobs of that name.
     """
     only = ["-J", name] if name is not None else ["-Jd", f"{MARK}*"]
-    if as_json:  # which allows no `-noheader`
+    if as_json:  # which does not allow `-noheader`
         return ["bjobs", "-a", *only, "-json", "-o", " ".join(fields)]
     columns = f"{' '.join(fields)} delimiter='{DELIMITER}'"
     return ["bjobs", "-a", *only, "-noheader", "-o", columns]
 
 
 def no_such_output(stderr: str) -> bool:
-    """Whether this version of bjobs lacks what it was asked with."""
+    """Returns True if this version of bjobs lacks the requested output."""
     return bool(_UNSUPPORTED.search(stderr))
 
 
 def no_such_job(stderr: str) -> bool:
-    """Whether there is no job of that kind: unknown, or forgotten some time after its end."""
+    """Returns True if there is no such job: unknown, or forgotten after its end."""
     return bool(_NOT_FOUND.search(stderr))
 
 
 def is_over(stderr: str) -> bool:
-    """Whether bkill, which says a line for each job, had nothing to do for any."""
+    """Returns True if bkill, which prints a line per job, had nothing to do for any."""
     lines = [line for line in stderr.splitlines() if line.strip()]
     return bool(lines) and all(_OVER.search(line) or no_such_job(line) for line in lines)
 
 
 def parse_json(text: str) -> list[Row]:
-    """Reads ``bjobs -json``; records of other jobs and of jobs that are not found are left out.
+    """Parses ``bjobs -json``; skips records of other jobs and of missing ones.
 
     Raises:
         UnexpectedReply: if it is something else.
@@ -85,7 +85,7 @@ def parse_json(text: str) -> list[Row]:
 
 
 def parse_text(text: str, fields: Sequence[str]) -> list[Row]:
-    """Reads ``bjobs -noheader -o``; what is no line of ours is left out."""
+    """Parses ``bjobs -noheader -o``; skips lines that are not ours."""
     rows = []
     for line in text.splitlines():
         # the last field may hold the delimiter
@@ -122,7 +122,7 @@ def _index_in(name: str) -> str:
 
 
 def _first_host(text: str) -> str:
-    """The first of the hosts.
+    """Returns the first host.
 
     >>> _first_host("4*node1:2*node2")
     'node1'
@@ -131,7 +131,7 @@ def _first_host(text: str) -> str:
 
 
 def by_app(rows: Iterable[Row]) -> dict[str, list[Row]]:
-    """The jobs of each app."""
+    """Groups jobs by app."""
     apps: dict[str, list[Row]] = {}
     for row in rows:
         apps.setdefault(row.app_id, []).append(row)
@@ -142,7 +142,7 @@ def by_app(rows: Iterable[Row]) -> dict[str, list[Row]]:
 
 
 def parse_submitted(stdout: str) -> str:
-    """The id of the job in what bsub prints.
+    """Parses the id of the job from bsub's output.
 
     >>> parse_submitted("Job <101> is submitted to default queue <normal>.")
     '101'
@@ -165,12 +165,12 @@ _TERM = re.compile(r"\b(TERM_[A-Z_]+)")
 
 
 def bhist_command(app_id: str) -> list[str]:
-    """Asks for the history of the jobs of one app, also if they ended long ago."""
+    """Returns the command for the history of one app's jobs, also if they ended long ago."""
     return ["bhist", "-a", "-n", "10", "-l", "-J", f"{app_id}.*"]
 
 
 def parse_bhist(text: str) -> list[Row]:
-    """Reads ``bhist -l``, whose lines are wrapped in the middle of words."""
+    """Parses ``bhist -l``, whose lines are wrapped within words."""
     rows = []
     for block in re.split(r"^-+$", _WRAPPED.sub("", text), flags=re.MULTILINE):
         head = _HEAD.search(block)

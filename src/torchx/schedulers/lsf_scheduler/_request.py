@@ -23,24 +23,24 @@ logger = get_logger(__name__)
 
 @light_dataclass(frozen=True)
 class Facts:
-    """What a request depends on and only this machine knows."""
+    """Inputs of a request that only this machine knows."""
 
     cwd: str = "."
-    """Where roles run that have no directory as their image."""
+    """Working directory of roles whose image is not a directory."""
     home: str = "~/.torchx"
     """TorchX's own directory."""
     dirs: frozenset[str] = frozenset()
-    """Those of the roles' images that are directories."""
+    """The roles' images that are directories."""
 
 
 @light_dataclass(frozen=True)
 class LsfJob:
-    """One call of bsub."""
+    """A call of bsub."""
 
     name: str
     argv: tuple[str, ...]
     scripts: Mapping[str, str]
-    """What is written into the folder of the app before, by name."""
+    """Files written into the folder of the app before, by name."""
 
     @property
     def app_id(self) -> str:
@@ -53,9 +53,9 @@ class LsfBsub:
     """The native request of ``lsf``. Its text is a script that would submit the same.
 
     Args:
-        jobdir: shared directory, in which the app gets a folder of its own; ``None`` for TorchX's
-            own directory in the home.
-        cmd: what would run the script.
+        jobdir: shared directory, in which the app gets its own folder; ``None`` for TorchX's
+            directory in the home.
+        cmd: the command that would run the script.
     """
 
     jobdir: str | None
@@ -73,7 +73,7 @@ class LsfBsub:
 
     @property
     def record(self) -> AppRecord:
-        """What is noted in the folder of the app."""
+        """Returns the record for the folder of the app."""
         stems = role_stems([role.name for role in self.app.roles])
         roles = [
             RoleNote(r.name, stem, r.num_replicas, r.image, r.max_retries, _least(r))
@@ -83,12 +83,12 @@ class LsfBsub:
         return AppRecord(self.app.name, tuple(roles), ends, bool(self.cfg.get("gang")))
 
     def jobs(self) -> list[LsfJob]:
-        """The jobs, in the order in which they are submitted. Costs per role, not per replica."""
+        """Returns the jobs in order of submission. Costs per role, not per replica."""
         opts = self.cfg if isinstance(self.cfg, LsfOpts) else LsfOpts.from_cfg(self.cfg)
         return _gang_job(self, opts) if opts.gang else _array_jobs(self, opts)
 
     def materialize(self, rank0_host: str = "RANK0_HOST") -> str:
-        """The script, which need not be run: ``schedule`` calls bsub itself.
+        """Renders the script, which is only shown: ``schedule`` calls bsub itself.
 
         Args:
             rank0_host: without effect: replicas learn the host of the first one when they run.
@@ -108,11 +108,11 @@ class LsfBsub:
 
 
 def build_request(app: AppDef, app_id: str, opts: LsfOpts, facts: Facts) -> LsfBsub:
-    """The request of an app, which is left as it is.
+    """Builds the request of an app, which is not changed.
 
     Raises:
-        InvalidInput: if a value cannot be handed to LSF as it is.
-        UnsupportedRequest: if the app asks for what LSF does not do.
+        InvalidInput: if a value cannot be passed to LSF unchanged.
+        UnsupportedRequest: if the app requests something that LSF does not support.
     """
     check_options(opts)
     own = copy.copy(app)
@@ -124,19 +124,19 @@ def build_request(app: AppDef, app_id: str, opts: LsfOpts, facts: Facts) -> LsfB
     _warn_of_retries(app, opts.gang)
     for role in app.roles:
         _check_role(role, runtime_of(role, opts, facts))
-    request.jobs()  # which refuses what cannot be said
+    request.jobs()  # which refuses unsupported values
     return request
 
 
 def runtime_of(role: Role, opts: LsfOpts, facts: Facts) -> str:
-    """How the replicas of a role are run."""
+    """Returns the runtime of a role's replicas."""
     if runs_on_host(role.image, opts.runtime, role.image in facts.dirs):
         return "none"
     return opts.runtime or "docker"
 
 
 def runs_on_host(image: str, runtime: CfgVal, is_dir: bool) -> bool:
-    """Whether the replicas of a role run without a container.
+    """Returns True if the replicas of a role run without a container.
 
     >>> runs_on_host("", None, False), runs_on_host("ubuntu:24.04", None, False)
     (True, False)
@@ -270,7 +270,7 @@ def _argv(request: LsfBsub, opts: LsfOpts, name: str, output: str) -> list[str]:
 
 
 def _placement(opts: LsfOpts, cpus: int, mem: int) -> list[str]:
-    """A replica is on one host."""
+    """Builds the placement arguments: a replica runs on one host."""
     slots = ["-n", str(cpus)] if cpus > 0 else []
     span = [] if "span[" in (opts.resource_req or "") else ["span[hosts=1]"]
     return slots + _requirements(opts, span, mem)
@@ -293,7 +293,7 @@ def _gpus(count: int, exclusive: bool) -> list[str]:
 def _last(request: LsfBsub, opts: LsfOpts, shell: str, script: str, retries: int) -> list[str]:
     requeue = ["-Q", str(REQUEUE_CODE)] if retries > 0 else []
     more = [*notify_flags(opts.notify), *split_bsub_args(opts.bsub_args)]
-    # a shell of LSF's reads it, which signals would end before ours
+    # it is read by LSF's shell, which signals would end before ours
     return [*requeue, *more, f"exec {shell} {shlex.quote(f'{request.folder}/{script}')}"]
 
 
@@ -331,7 +331,7 @@ def _least(role: Role) -> int | None:
 
 
 def _delimiter(text: str, wanted: str) -> str:
-    """A line that the text does not hold."""
+    """Returns a line that does not occur in the text."""
     lines = frozenset(text.split("\n"))
     while wanted in lines:
         wanted += "_"

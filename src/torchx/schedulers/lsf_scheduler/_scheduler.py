@@ -1,4 +1,4 @@
-"""The scheduler: asks, builds, submits, and finds apps again from any host of the cluster."""
+"""The scheduler: builds and submits requests, and finds apps again from any host of the cluster."""
 
 import functools
 import os
@@ -66,9 +66,9 @@ class LsfScheduler(WorkspaceMixin[None], Scheduler[LsfOpts]):
         return LsfOpts.as_runopts()
 
     def _features_with(self, cfg: Any) -> SchedulerFeatures:
-        """With containers there are mounts; without, `build_request` says what they need.
+        """Adds mounts for containers; without them, `build_request` explains what mounts need.
 
-        A gang starts again as a whole.
+        A gang is retried as a whole.
         """
         retries = self.features.retries
         if cfg.get("gang"):
@@ -76,7 +76,7 @@ class LsfScheduler(WorkspaceMixin[None], Scheduler[LsfOpts]):
         return replace(self.features, mounts=True, retries=retries)
 
     def _validate(self, app: AppDef, scheduler: str, cfg: object = None) -> None:
-        """A role without a resource is accepted: the cluster has defaults."""
+        """Accepts a role without a resource: the cluster has defaults."""
 
     def _pre_build_validate(self, app: AppDef, scheduler: str, cfg: Any) -> None:
         if isinstance(cfg, Mapping):
@@ -94,7 +94,7 @@ class LsfScheduler(WorkspaceMixin[None], Scheduler[LsfOpts]):
         if not runs_on_host(role.image, cfg.get("runtime"), _is_dir(role.image)):
             logger.info("role `%s` runs in a container: its workspace is not copied", role.name)
             return
-        # it takes longer to import than a status takes to show
+        # importing it takes longer than showing a status
         from torchx.workspace.dir_workspace import DirWorkspaceMixin
 
         from . import _notes
@@ -117,7 +117,7 @@ class LsfScheduler(WorkspaceMixin[None], Scheduler[LsfOpts]):
 
     @functools.cached_property
     def _apps(self) -> "Apps":
-        from ._apps import Apps  # all that calls and reads: a dry run does neither
+        from ._apps import Apps  # all calls and reads: a dry run does neither
 
         return Apps()
 
@@ -125,7 +125,7 @@ class LsfScheduler(WorkspaceMixin[None], Scheduler[LsfOpts]):
         """Writes the folder of the app, submits its jobs, and returns its id.
 
         Raises:
-            JobStartError: if LSF refuses a job, with its own words; none of them is left then.
+            JobStartError: if LSF refuses a job, with its message; all jobs are rolled back.
             BackendUnavailable: if LSF cannot be reached.
             InvalidInput: if the folder cannot be written.
         """
@@ -135,35 +135,35 @@ class LsfScheduler(WorkspaceMixin[None], Scheduler[LsfOpts]):
     # -- looking ----------------------------------------------------------------------------
 
     def look(self, app_id: str) -> AppSnapshot | None:
-        """What LSF and the app's own notes tell; ``None`` if nothing is known of it."""
+        """Returns a snapshot from LSF and the app's own notes; ``None`` if the app is unknown."""
         return self._apps.look(app_id)
 
     def look_for_logs(self, app_id: str) -> AppSnapshot | None:
-        """A snapshot without a question to LSF, where the folder of the app tells its roles."""
+        """Returns a snapshot without querying LSF, if the folder of the app has its roles."""
         return self._apps.look_at_notes(app_id) or self.snapshot(app_id)
 
     def look_all(self, cfg: Mapping[str, CfgVal] | None = None) -> Iterable[AppSnapshot]:
-        """This user's apps that bjobs knows, the latest first."""
+        """Returns this user's apps that bjobs knows, latest first."""
         return self._apps.look_all()
 
     def wait_for_change(self, app_id: str, timeout_s: float) -> None:
-        """Returns when the app noted something, or when LSF may have news."""
+        """Returns when the app has new notes, or when LSF may have changes."""
         self._apps.wait_for_change(app_id, timeout_s)
 
     def checkups(self, configured: "Configured | None" = None) -> "Sequence[Checkup]":
-        """What jobs here need."""
+        """Returns the checks of what jobs on LSF need."""
         from ._checkups import checkups
 
         return checkups(configured)
 
     def cause_rules(self) -> "Sequence[Rule]":
-        """What the words of this backend mean."""
+        """Returns the rules for LSF's messages."""
         from ._causes import RULES
 
         return RULES
 
     def refusal_rules(self) -> "Sequence[Rule]":
-        """What the words of this backend for refusing a launch mean."""
+        """Returns the rules for refusals by LSF."""
         from ._causes import REFUSALS
 
         return REFUSALS
@@ -171,11 +171,11 @@ class LsfScheduler(WorkspaceMixin[None], Scheduler[LsfOpts]):
     # -- ending -----------------------------------------------------------------------------
 
     def end(self, snapshot: AppSnapshot) -> None:
-        """Asks LSF for the end of all jobs of the app, and notes that a user wanted it."""
+        """Requests the end of all jobs of the app, and notes that a user cancelled it."""
         self._apps.end(_own(snapshot), "cancelled")
 
     def end_many(self, snapshots: Sequence[AppSnapshot]) -> Mapping[str, TorchXError]:
-        """One call of bkill for all; where it refuses, one for each, which tells which."""
+        """Calls bkill once for all; if it refuses, once for each, to find out which."""
         try:
             self._apps.end_many([_own(snapshot) for snapshot in snapshots], "cancelled")
         except InvalidInput:
@@ -183,16 +183,15 @@ class LsfScheduler(WorkspaceMixin[None], Scheduler[LsfOpts]):
         return {}
 
     def remove_many(self, snapshots: Sequence[AppSnapshot]) -> Mapping[str, TorchXError]:
-        """LSF keeps what it keeps: those that run are ended."""
+        """Ends the running apps; LSF decides how long it keeps records."""
         return self.end_many([snapshot for snapshot in snapshots if not snapshot.terminal])
 
     def end_rest(self, snapshot: AppSnapshot) -> None:
-        """Ends the other replicas of an app of which one has failed."""
+        """Ends the other replicas of an app after one has failed."""
         self._apps.end(_own(snapshot), "ending")
 
     def end_after_failure(self, app_id: str) -> ReplicaSnapshot | None:
-        """As everywhere; also where the job that failed could not end the others: LSF had killed
-        it, or there is no bkill on its host."""
+        """Ends the rest of the app, also if the failed job could not, without bkill on its host."""
         with one_look():
             failed = super().end_after_failure(app_id)
             found = self.snapshot(app_id) if failed is not None else None
@@ -207,16 +206,16 @@ class LsfScheduler(WorkspaceMixin[None], Scheduler[LsfOpts]):
     def read_logs(
         self, snapshot: AppSnapshot, replicas: Sequence[ReplicaKey], query: LogQuery
     ) -> Iterator[LogChunk]:
-        """Lines of all these replicas; they have no times, those of stdout come before stderr.
+        """Yields lines of all these replicas, without times; stdout comes before stderr.
 
-        While they are followed, they come as they are written.
+        While following, lines are yielded as they are written.
         """
         return self._apps.read_logs(_own(snapshot), replicas, query)
 
 
 def _own(snapshot: AppSnapshot) -> "LsfSnapshot":
-    """The snapshot as what ``look`` makes."""
-    return cast("LsfSnapshot", snapshot)  # it makes no others
+    """Casts the snapshot to the type that ``look`` returns."""
+    return cast("LsfSnapshot", snapshot)  # `look` creates no others
 
 
 def _is_dir(image: str) -> bool:
@@ -224,5 +223,5 @@ def _is_dir(image: str) -> bool:
 
 
 def create_scheduler(session_name: str, **kwargs: object) -> LsfScheduler:
-    """Makes the scheduler; unknown keywords are ignored, since all factories get the same."""
+    """Creates the scheduler; unknown keywords are ignored, because all factories get the same."""
     return LsfScheduler(session_name)

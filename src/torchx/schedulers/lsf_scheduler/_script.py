@@ -1,8 +1,8 @@
 """Renders the scripts of the jobs: one for each role, and one that starts a gang.
 
 A script knows its replica from LSF, redirects its output into its own files, notes its start and
-its end in the folder of the app, and asks for another attempt by an exit code that LSF requeues.
-Variables in small letters are the script's own.
+its end in the folder of the app, and requests another attempt by an exit code that LSF requeues.
+Variables in lower case are the script's own.
 """
 
 import re
@@ -15,9 +15,9 @@ from torchx.version import __version__
 from ._job import RoleNote
 
 REPLICA_MARK = "\0k"
-"""Stands for the index of the replica while the script is made: no value can hold NUL."""
+"""Placeholder for the replica's index while the script is built: no value can have NUL."""
 NAME_MARK = "\0n"
-"""Stands for the name of the container, as the next one for its place in the environment."""
+"""Placeholder for the name of the container; the next one is for its variables."""
 OURS_MARK = "\0e"
 _MARKS = re.compile("\0([kne])")
 _LIVE = {
@@ -226,23 +226,23 @@ exit "$torchx_code"
 
 @light_dataclass(frozen=True)
 class Launch:
-    """How the replicas of one role are run, in a runtime."""
+    """The commands that run the replicas of one role in a runtime."""
 
     runtime: str
     words: tuple[str, ...]
-    """The command, in which marks may stand; with docker, that of its client."""
+    """The command, which may have marks; with docker, that of its client."""
     env: tuple[tuple[str, str], ...] = ()
-    """The environment; with docker, that of the client, which hands it on."""
+    """The environment; with docker, that of the client, which passes it on."""
     work_dir: str = ""
     options: tuple[str, ...] = ()
     """Of apptainer."""
     image: str = ""
     name: str = ""
-    """Of docker's containers, without the replica."""
+    """Name of docker's containers, without the replica."""
 
 
 def quote(text: str) -> str:
-    """The text as a word of the shell, in which only the marks are live.
+    """Quotes a text for the shell so that only the marks are expanded.
 
     >>> print(quote("its $HOME " + REPLICA_MARK))
     'its $HOME '"$torchx_k"
@@ -257,10 +257,10 @@ def quote(text: str) -> str:
 def render_role(
     folder: str, app_jobs: str, index: int, role: RoleNote, launch: Launch, end_on_failure: bool
 ) -> str:
-    """The script of a role's replicas.
+    """Renders the script of a role's replicas.
 
     Args:
-        app_jobs: matches the names of all jobs of the app.
+        app_jobs: pattern that matches the names of all jobs of the app.
     """
     head = _HEAD.format(
         version=__version__, folder=shlex.quote(folder), index=index, stem=role.stem
@@ -301,7 +301,7 @@ def _run(role: RoleNote, launch: Launch) -> str:
 def render_gang(
     folder: str, roles: Sequence[RoleNote], cpus: int, max_retries: int, end_on_failure: bool
 ) -> str:
-    """The script of a gang's job, which starts all replicas on the hosts that LSF gave it.
+    """Renders the script of a gang's job, which starts all replicas on the allocated hosts.
 
     Args:
         cpus: slots of each replica.
@@ -319,7 +319,7 @@ def render_gang(
 
 
 def _delimiter(lines: Sequence[str], wanted: str) -> str:
-    """A line that the text does not hold."""
+    """Returns a line that does not occur in the text."""
     known = frozenset(lines)
     while wanted in known:
         wanted += "_"

@@ -1,4 +1,4 @@
-"""States of LSF in the words of TorchX; the jobs and notes of an app as its snapshot."""
+"""Maps LSF's states, and converts the jobs and notes of an app to a snapshot."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
@@ -20,11 +20,11 @@ STATES: Mapping[str, AppState] = {
     "DONE": AppState.SUCCEEDED,
     "EXIT": AppState.FAILED,
 }
-"""``UNKWN``, ``ZOMBI`` and what this version does not know are ``UNKNOWN``."""
+"""``UNKWN``, ``ZOMBI`` and unknown values are ``UNKNOWN``."""
 
 _BY_OWNER = frozenset(["TERM_OWNER", "TERM_FORCE_OWNER"])
 _KILLED_BY_OWNER = 130
-"""Exit code of a job that its owner ended, where the version tells no reason."""
+"""Exit code of a job that its owner ended, for versions that report no reason."""
 _TERM_WORDS = {
     "TERM_ADMIN": "ended by an administrator",
     "TERM_CPULIMIT": "CPU time limit reached",
@@ -47,12 +47,12 @@ _PEND_REASONS = 3
 
 @light_dataclass(frozen=True)
 class Row:
-    """What LSF tells of one job, or of one element of an array."""
+    """LSF's record of a job, or of one element of an array."""
 
     name: str
     job_id: str = ""
     index: int = 0
-    """Of an element, from 1; 0 for a job that is no array."""
+    """Index of an element, from 1; 0 for a job that is not an array."""
     stat: str = ""
     exit_code: int | None = None
     exit_reason: str = ""
@@ -74,45 +74,45 @@ class Row:
 
     @property
     def state(self) -> AppState:
-        """Its state, by LSF's word alone."""
+        """Its state, as LSF reports it."""
         if self.stat == "EXIT" and self.by_owner:
             return AppState.CANCELLED
         return STATES.get(self.stat, AppState.UNKNOWN)
 
     @property
     def by_owner(self) -> bool:
-        """Whether its owner ended it."""
+        """True if its owner ended it."""
         if self.term:
             return self.term in _BY_OWNER
         return self.stat == "EXIT" and self.exit_code == _KILLED_BY_OWNER
 
     @property
     def by_limit(self) -> bool:
-        """Whether LSF itself ended it, and tells why."""
+        """True if LSF itself ended it, and reports why."""
         return self.stat == "EXIT" and bool(self.term) and not self.by_owner
 
     @property
     def term(self) -> str:
-        """The word for how LSF ended it; empty if it did not, or does not tell."""
+        """LSF's code for how it ended the job; empty if it did not, or does not report it."""
         word = self.exit_reason.strip().partition(":")[0].partition(" ")[0].rstrip(";.")
         return word if word.startswith("TERM_") and word != "TERM_UNKNOWN" else ""
 
     @property
     def reason(self) -> str:
-        """Why it ended, in words; empty if that is not told."""
+        """Why it ended; empty if unknown."""
         words = self.exit_reason.strip()
         return _TERM_WORDS.get(self.term) or (words if self.term else "")
 
     @property
     def folder(self) -> str:
-        """The folder of the app; empty if it is not told."""
+        """The folder of the app; empty if unknown."""
         marked = self.description.startswith(MARK)
         return self.description[len(MARK) :].rstrip() if marked else ""
 
 
 @light_dataclass(frozen=True)
 class AppView:
-    """All that is known of an app: its jobs, and what was noted in its folder."""
+    """The jobs of an app, and the notes in its folder."""
 
     app_id: str
     rows: Sequence[Row] = ()
@@ -122,7 +122,7 @@ class AppView:
 
     @cached_property
     def roles(self) -> tuple[RoleNote, ...]:
-        """The roles, as they were noted; as far as the jobs tell, where the folder is not seen."""
+        """The recorded roles; if the folder is not visible, those found in the jobs."""
         if self.record is not None:
             return self.record.roles
         counts: dict[int, int] = {}
@@ -141,18 +141,18 @@ class AppView:
         return {(row.role, max(row.index - 1, 0)): row for row in self.rows}
 
     def row(self, key: Key) -> Row | None:
-        """What LSF tells of a replica."""
+        """Returns LSF's record of a replica."""
         return self._by_key.get(key) or self._by_key.get((None, 0))
 
     def max_retries(self, index: int) -> int:
-        """How often a replica starts again; a gang as often as its least patient role."""
+        """Returns the number of retries of a replica; for a gang the least of its roles."""
         if self.record is not None and self.record.gang:
             return min(role.max_retries for role in self.roles)
         return self.roles[index].max_retries
 
     @property
     def over(self) -> bool:
-        """Whether all replicas have noted an end that nothing can follow."""
+        """Returns True if all replicas have noted a final end."""
         keys = [(i, k) for i, role in enumerate(self.roles) for k in range(role.replicas)]
         notes = self.notes
         told = notes.cancelled or notes.ending
@@ -164,13 +164,13 @@ class AppView:
 
 @light_dataclass(frozen=True)
 class LsfSnapshot(AppSnapshot):
-    """The snapshot of an app, with its jobs and the place of its files."""
+    """The snapshot of an app, with its jobs and the folder of its files."""
 
     view: AppView = field(default_factory=lambda: AppView(""))
 
 
 def snapshot(view: AppView) -> LsfSnapshot:
-    """All that is told of an app."""
+    """Builds the snapshot of an app."""
     replicas = tuple(r for i, role in enumerate(view.roles) for r in _replicas(view, i, role))
     attempts = view.notes.attempts.values()
     return LsfSnapshot(
@@ -215,7 +215,7 @@ def _replicas(view: AppView, index: int, role: RoleNote) -> Iterator[ReplicaSnap
 
 
 Outcome = tuple[AppState, int | None, str]
-"""State, exit code and reason of a replica."""
+"""Returns state, exit code and reason of a replica."""
 
 
 def _outcome(view: AppView, key: Key, row: Row | None) -> Outcome:
@@ -229,11 +229,11 @@ def _outcome(view: AppView, key: Key, row: Row | None) -> Outcome:
     told = notes.cancelled or notes.ending
     live = row is not None and not is_terminal(row.state)
     if key in notes.killed:
-        if row is not None and row.by_limit:  # whatever was asked for later
+        if row is not None and row.by_limit:  # whatever was requested later
             return AppState.FAILED, code, row.reason
         if told or (row is not None and row.by_owner):
             return AppState.CANCELLED, code, ""
-        # why it was killed, LSF tells when the job is over
+        # LSF reports the reason when the job has ended
         if live:
             return AppState.RUNNING, None, ""
         return AppState.FAILED, code, row.reason if row is not None else ""
@@ -241,12 +241,12 @@ def _outcome(view: AppView, key: Key, row: Row | None) -> Outcome:
         reason = row.reason if row is not None and code < 0 and not row.by_owner else ""
         return AppState.FAILED, code, reason
     if live:
-        return AppState.PENDING, code, ""  # it starts again
+        return AppState.PENDING, code, ""  # it will be retried
     return (AppState.CANCELLED if told else AppState.FAILED), code, ""
 
 
 def _outcome_by_row(view: AppView, key: Key, row: Row | None) -> Outcome:
-    """Of a replica that has noted no end: what LSF tells."""
+    """Returns the outcome of a replica without a noted end, as LSF reports it."""
     told = view.notes.cancelled or view.notes.ending
     if row is None:
         return (AppState.CANCELLED if told else AppState.UNKNOWN), None, ""
@@ -269,7 +269,7 @@ def _no_start(view: AppView, key: Key) -> str:
 
 
 def _message(view: AppView, replicas: Sequence[ReplicaSnapshot]) -> str:
-    """What starts again, and why replicas wait."""
+    """Returns what is being retried, and why replicas wait."""
     found = []
     again = next((r for r in replicas if r.state is AppState.PENDING and r.exit_code), None)
     if again is not None:

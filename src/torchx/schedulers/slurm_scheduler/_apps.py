@@ -1,4 +1,4 @@
-"""The jobs of a cluster: submitted, looked at and ended, by Slurm's programs and by their notes."""
+"""Submits, queries and ends jobs, by Slurm's programs and the jobs' own notes."""
 
 import os
 import time
@@ -9,6 +9,7 @@ from torchx._startup.lazy_logger import get_logger
 from torchx.errors import BackendUnavailable, InvalidInput
 from torchx.schedulers._core.logs import LogChunk, LogQuery
 from torchx.schedulers._core.snapshot import AppSnapshot, ReplicaKey
+from torchx.schedulers._core.waiting import wait_until
 from torchx.schedulers.ids import random_id
 from torchx.specs.api import AppState, is_terminal
 
@@ -30,7 +31,7 @@ _KNOWN_DIRS = 10_000
 
 
 class Apps:
-    """What this process knows of jobs, and what it asks."""
+    """The cached state of jobs, and queries of it."""
 
     def __init__(self) -> None:
         self._submitted: dict[str, tuple[float, JobDir]] = {}
@@ -46,7 +47,7 @@ class Apps:
         """Submits the job and returns its id.
 
         Raises:
-            JobStartError: if Slurm refuses it, with its own words.
+            JobStartError: if Slurm refuses it, with its message.
             BackendUnavailable: if Slurm cannot be reached.
             InvalidInput: if the job could not write into its directory.
         """
@@ -86,7 +87,7 @@ class Apps:
     # -- looking ----------------------------------------------------------------------------
 
     def look(self, app_id: str) -> SlurmSnapshot | None:
-        """The snapshot of a job, by Slurm and its own notes; ``None`` if it is unknown."""
+        """Returns the snapshot of a job from Slurm and its own notes; ``None`` if it is unknown."""
         if not is_job_id(app_id):
             return None
         noted = self._noted(app_id)
@@ -119,7 +120,7 @@ class Apps:
         return snapshot(view)
 
     def look_at_notes(self, app_id: str) -> SlurmSnapshot | None:
-        """A snapshot without a question to Slurm; ``None`` where no notes tell its roles."""
+        """Returns a snapshot without querying Slurm; ``None`` if the notes lack its roles."""
         noted = self._noted(app_id) if is_job_id(app_id) else None
         if noted is None or noted.record is None:
             return None
@@ -128,7 +129,7 @@ class Apps:
         return self._snapshot(app_id, None, notes, noted, path)
 
     def _native(self, app_id: str, noted: JobDir | None) -> NativeJob | None:
-        """The record of the job by squeue, or else by sacct."""
+        """Returns the record of the job from squeue, else from sacct."""
         known = self._final.get(app_id)
         if known is not None and time.monotonic() - known[0] < _FINAL_FOR_S:
             return known[1]
@@ -143,13 +144,13 @@ class Apps:
         job = _client.accounting(app_id, noted.cluster if noted is not None else "")
         if job is None:
             return queue.jobs(newer_than=asked).get(app_id)
-        if not is_terminal(job.state):  # submitted after the answer of squeue, which says more
+        if not is_terminal(job.state):  # submitted after the answer of squeue
             return queue.jobs(newer_than=asked).get(app_id, job)
         self._final[app_id] = (time.monotonic(), job)
         return job
 
     def _queued(self, queue: _client.Queue, app_id: str, noted: JobDir | None) -> NativeJob | None:
-        """The record by squeue, which is asked anew about events after the answer at hand."""
+        """Returns the record from squeue, queried again for events after its last answer."""
         asked = time.monotonic()
         job = queue.jobs().get(app_id)
         if job is None:
@@ -162,24 +163,24 @@ class Apps:
         return job
 
     def _noted(self, app_id: str) -> JobDir | None:
-        """The note of this process or this user about the submission."""
+        """Returns the record of this process or this user about the submission."""
         submitted = self._submitted.get(app_id)
         return submitted[1] if submitted is not None else _notes.recall(app_id)
 
     def cluster(self, app_id: str) -> str:
-        """The cluster of a federation that runs the job; empty if there is no other."""
+        """Returns the cluster of a federation that runs the job; empty if there is no other."""
         noted = self._noted(app_id)
         return noted.cluster if noted is not None else ""
 
     def look_all(self) -> Iterable[AppSnapshot]:
-        """This user's jobs of TorchX in the last two weeks, the latest first."""
+        """Returns this user's TorchX jobs of the last two weeks, latest first."""
         found = {app.app_id: app for app in _client.accounted_apps() or ()}
-        # accounting lags behind by up to some seconds, and may be absent
+        # accounting lags by up to some seconds, and may be absent
         found.update((app.app_id, app) for app in _client.queued_apps())
         return sorted(found.values(), key=lambda app: -int(app.app_id))
 
     def ask_about(self, app_ids: Sequence[str]) -> None:
-        """Asks about these at once: squeue, and sacct of all that it does not know."""
+        """Queries these at once: squeue, and sacct for those that it does not know."""
         clusters: dict[str, list[str]] = {}
         for app_id in app_ids:
             clusters.setdefault(self.cluster(app_id), []).append(app_id)
@@ -193,32 +194,29 @@ class Apps:
                         self._final[app_id] = (asked_s, job)
 
     def wait_for_change(self, app_id: str, timeout_s: float) -> None:
-        """Returns when the job noted something, or when Slurm may have news."""
+        """Returns when the job has new notes, or when Slurm may have changes."""
         job_dir = self._dirs.get(app_id) or self._noted(app_id)
         path = _notes.notes_dir(job_dir, app_id) if job_dir is not None else None
         before = _notes.modified_ns(path)
         if job_dir is None or (path and _notes.read_notes(path, signs_only=True).over):
-            # what is left is done by Slurm itself, which is asked once a second
+            # only Slurm itself acts now, which is queried once a second
             time.sleep(min(timeout_s, 1.0))
             return
-        pause_s = 0.05
-        deadline = time.monotonic() + min(timeout_s, _LONGEST_WAIT_S)
-        while (left_s := deadline - time.monotonic()) > 0:
-            time.sleep(min(pause_s, left_s))
-            pause_s = min(1.3 * pause_s, 0.5)
-            if _notes.modified_ns(_notes.notes_dir(job_dir, app_id)) != before:
-                return
+        wait_until(
+            lambda: _notes.modified_ns(_notes.notes_dir(job_dir, app_id)) != before,
+            min(timeout_s, _LONGEST_WAIT_S),
+        )
 
     # -- logs -------------------------------------------------------------------------------
 
     def read_logs(
         self, snapshot: SlurmSnapshot, replicas: Sequence[ReplicaKey], query: LogQuery
     ) -> Iterator[LogChunk]:
-        """Lines of replicas, as they are written or as far as they are now."""
+        """Yields lines of replicas, as they are written or the current ones."""
         return _logs.read_logs(snapshot, replicas, query, lambda: self._has_ended(snapshot.app_id))
 
     def _has_ended(self, app_id: str) -> bool:
-        """True if Slurm says that the job has ended; false if it cannot be reached."""
+        """Returns True if Slurm reports the job's end; False if Slurm cannot be reached."""
         try:
             native = self._native(app_id, self._noted(app_id))
         except BackendUnavailable:
@@ -227,7 +225,7 @@ class Apps:
 
 
 def is_job_id(app_id: str) -> bool:
-    """True if this can be the id of a job."""
+    """Returns True if this can be the id of a job."""
     return app_id.isascii() and app_id.isdecimal()
 
 

@@ -1,4 +1,4 @@
-"""What reasons and states of Slurm mean.
+"""Rules for Slurm's reasons and states.
 
 https://slurm.schedmd.com/job_reason_codes.html, https://slurm.schedmd.com/squeue.html
 """

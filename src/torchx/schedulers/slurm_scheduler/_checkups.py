@@ -1,4 +1,4 @@
-"""What jobs on Slurm need: its programs, an answering controller, a partition, a shared folder."""
+"""Checks for Slurm: its programs, the controller, a partition, a shared folder."""
 
 import os
 import pwd
@@ -38,7 +38,7 @@ _MUNGE = Limit(300, "Slurm's messages, which MUNGE signs for 5 min, are refused"
 
 
 def checkups(configured: Configured | None = None) -> list[Checkup]:
-    """All checks; one alone where Slurm is not set up."""
+    """Returns all checks; only one if Slurm is not set up."""
     given = configured or Configured()
     found = programs_finding(_NEEDED, _HELPFUL, _LOGIN)
     first = Checkup("programs", lambda: found)
@@ -59,7 +59,7 @@ def checkups(configured: Configured | None = None) -> list[Checkup]:
 
 
 def _told(argv: Sequence[str], read: Callable[[str], Finding], without: str) -> Finding:
-    """What a program's answer tells, of which jobs have no need, or which others miss as well."""
+    """Interprets the output of an optional program, or of one that other checks also miss."""
     try:
         text = PROGRAMS.ask(argv, timeout_s=PROGRAM_S, pauses_s=())
     except (BackendUnavailable, CommandFailed):
@@ -95,7 +95,7 @@ def _clock() -> Finding:
 
 
 def _config_time_s(text: str) -> float | None:
-    """When the controller gave its configuration, which it says first, in our time zone."""
+    """Parses the time of the controller's configuration, in our time zone."""
     found = re.match(r"Configuration data as of (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)", text)
     return datetime.fromisoformat(found[1]).timestamp() if found else None
 
@@ -123,7 +123,7 @@ def _partitions(wanted: str | None) -> Finding:
 
 
 def _account(wanted: str | None) -> Finding:
-    """The accounts that the user may name; whether one must be named, no program tells."""
+    """Checks the user's accounts; whether one is required, no program reports."""
     if missing_programs(["sacctmgr"]):
         return neutral("`sacctmgr`, which tells accounts, is not on PATH")
 

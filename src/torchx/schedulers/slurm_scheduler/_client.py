@@ -1,4 +1,4 @@
-"""All calls of Slurm's programs that look or end; retried where Slurm is only slow."""
+"""All calls of Slurm's programs that query or end jobs; retried if Slurm is only slow."""
 
 import os
 import pwd
@@ -25,19 +25,19 @@ from ._states import NativeJob, SlurmSnapshot
 logger = get_logger(__name__)
 
 RETRY_PAUSES_S = (0.5, 1.0, 2.0, 4.0)
-"""Beside the patience of the programs, which is 9 s where the controller does not answer."""
+"""In addition to the programs' own timeout, 9 s if the controller does not answer."""
 MIN_INTERVAL_S = 1.0
-"""Between two calls of squeue by this process, whatever the number of jobs."""
+"""Seconds between two calls of squeue by this process, whatever the number of jobs."""
 QUEUE_PAUSES_S = (1.25 * MIN_INTERVAL_S, 2.0, 4.0)
-"""A pause may be a fifth shorter."""
+"""Pauses before retries of squeue; jitter may shorten them by 20 %."""
 MAX_INTERVAL_S = 60.0
 MAX_FAULT_INTERVAL_S = 5.0
-"""Between two calls while the controller cannot be reached."""
+"""Seconds between two calls while the controller cannot be reached."""
 LOAD_FACTOR = 20
-"""A squeue that takes a time is not called again before twenty times that time is over."""
+"""A slow squeue is called again only after twenty times its duration."""
 SINFO_TIMEOUT_S = 15.0
 
-# texts, compiled when something fails
+# strings, compiled when something fails
 _TRANSIENT = (
     "unable to contact slurm controller|socket timed out|connection refused|"
     "zero bytes were transmitted|communication connection failure|slurm_persist_conn_open|"
@@ -50,7 +50,7 @@ _NO_ACCOUNTING = "accounting storage is disabled|accounting.*not.*configured"
 
 
 def is_transient(text: str) -> bool:
-    """True if the same call may succeed a little later."""
+    """Returns True if a retry may succeed."""
     away = re.search(_TRANSIENT, text, re.IGNORECASE)
     return away is not None and not re.search(_NO_ACCOUNTING, text, re.IGNORECASE)
 
@@ -66,9 +66,9 @@ PROGRAMS = BackendPrograms(
 
 
 class Queue:
-    """The jobs that squeue tells of, asked for at most once a second by the whole process.
+    """The jobs that squeue lists, queried at most once a second by the whole process.
 
-    One answer holds all jobs of the user, so that the number of watched ones does not matter.
+    One answer has all jobs of the user, so the number of watched ones does not matter.
     """
 
     def __init__(self, cluster: str = "") -> None:
@@ -78,7 +78,7 @@ class Queue:
         self._asked = -MAX_INTERVAL_S
         """Time of the last call, by the monotonic clock."""
         self.asked_ns = 0
-        """The same, in nanoseconds since the epoch."""
+        """Time of the last call, in nanoseconds since the epoch."""
         self._answered = False
         self._took_s = 0.0
         """Duration of the last call that was answered."""
@@ -87,12 +87,12 @@ class Queue:
         self._json = True
 
     def jobs(self, newer_than: float | None = None, patient: bool = True) -> dict[str, NativeJob]:
-        """All jobs by id.
+        """Returns all jobs by id.
 
         Args:
-            newer_than: a time of the monotonic clock; wait until an answer from after it may be
-                had. ``None`` takes what there is if it is too early to ask again.
-            patient: repeat the first call of this process if it fails.
+            newer_than: a time of the monotonic clock; waits for an answer newer than it. ``None``
+                accepts the cached one if it is too early to query again.
+            patient: retry the first call of this process if it fails.
 
         Raises:
             BackendUnavailable: if there is no answer.
@@ -100,7 +100,7 @@ class Queue:
         called = time.monotonic()
         with self._lock:
             if self._error is not None and newer_than is None:
-                newer_than = called  # an earlier failure is none of this call
+                newer_than = called  # an earlier failure does not concern this call
             while True:
                 if time.monotonic() >= self._asked + self._interval_s(newer_than is not None):
                     self._refresh(patient)
@@ -112,14 +112,14 @@ class Queue:
             return self._jobs
 
     def _interval_s(self, urgent: bool) -> float:
-        """Between two calls; somebody waits for an urgent one, as for a job nobody heard of yet."""
+        """Returns the seconds between two calls; urgent if somebody waits for a new job."""
         by_load = min(self._took_s * (1 if urgent else LOAD_FACTOR), MAX_INTERVAL_S)
         by_faults = min(2.0**self._failures, MAX_FAULT_INTERVAL_S) if self._failures else 0.0
         return max(MIN_INTERVAL_S, by_load, by_faults)
 
     def _refresh(self, patient: bool) -> None:
         try:
-            # a process that has an answer can wait for the next one; the first is tried for
+            # a process with an answer can wait for the next one; only the first is retried
             tries = QUEUE_PAUSES_S if patient and not self._answered else ()
             self._jobs = self._ask(tries)
         except BackendUnavailable as err:
@@ -151,7 +151,7 @@ class Queue:
                     raise
                 self._json = False
             else:
-                # 22.05 tells of a controller that it cannot reach like that, with exit code 0
+                # 22.05 reports an unreachable controller like that, with exit code 0
                 if errors := _parse.squeue_errors(text):
                     msg = f"Slurm cannot be reached: `squeue` says: {errors}"
                     raise BackendUnavailable(msg)
@@ -168,14 +168,14 @@ _queues: dict[tuple[str, str | None], Queue] = {}
 
 
 def queue(cluster: str = "") -> Queue:
-    """The jobs of a cluster, shared by all schedulers of this process."""
+    """Returns the jobs of a cluster, shared by all schedulers of this process."""
     key = (cluster, os.environ.get("SLURM_CONF"))
     found = _queues.get(key)
     return found if found is not None else _queues.setdefault(key, Queue(cluster))
 
 
 def queued_apps() -> list[SlurmSnapshot]:
-    """This user's jobs of TorchX that squeue tells of."""
+    """Returns this user's TorchX jobs that squeue lists."""
     try:
         user = pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
@@ -187,7 +187,7 @@ def queued_apps() -> list[SlurmSnapshot]:
 
 
 def accounting(app_id: str, cluster: str = "") -> NativeJob | None:
-    """The record of a job in accounting; ``None`` if there is none, or no accounting.
+    """Returns the record of a job in accounting; ``None`` if there is none, or no accounting.
 
     Raises:
         BackendUnavailable: if there is accounting, and it cannot be reached now.
@@ -197,14 +197,14 @@ def accounting(app_id: str, cluster: str = "") -> NativeJob | None:
 
 
 def accounting_of(app_ids: Sequence[str], cluster: str = "") -> dict[str, NativeJob]:
-    """The records of jobs in accounting, from one question."""
+    """Returns the records of jobs in accounting, with one query."""
     text = _ask_sacct(lambda submit: _parse.sacct_command(",".join(app_ids), submit, cluster))
     found = ((i, _parse.parse_sacct(text, i)) for i in app_ids if text is not None)
     return {app_id: job for app_id, job in found if job is not None}
 
 
 def accounted_apps() -> list[SlurmSnapshot] | None:
-    """This user's jobs of TorchX in the last two weeks; ``None`` if there is no accounting."""
+    """Returns this user's TorchX jobs of the last two weeks; ``None`` without accounting."""
     user = str(os.getuid())
     try:
         text = _ask_sacct(lambda submit: _parse.sacct_list_command(user, submit))
@@ -233,11 +233,11 @@ def _ask_sacct(command: Callable[[bool], list[str]]) -> str | None:
 
 
 def cancel(app_ids: Sequence[str], cluster: str = "") -> None:
-    """Asks for the end of jobs of one cluster; may be repeated without harm.
+    """Requests the end of jobs of one cluster; idempotent.
 
     Raises:
         BackendUnavailable: if Slurm cannot be reached.
-        InvalidInput: if it refuses, as for the job of someone else.
+        InvalidInput: if Slurm refuses, for example for jobs of other users.
     """
     command = ["scancel", *([f"--clusters={cluster}"] if cluster else []), *app_ids]
     try:
@@ -255,7 +255,7 @@ ASSUMED_VERSION = (24, 5)
 
 
 def cluster_version() -> tuple[int, int]:
-    """Version of the cluster; warns and assumes one if sinfo does not tell."""
+    """Returns the version of the cluster; warns and assumes one if sinfo does not report it."""
     text = _ask_sinfo("--version")
     found = _parse.parse_version(text) if text is not None else None
     if found is None:
@@ -270,13 +270,13 @@ def cluster_version() -> tuple[int, int]:
 
 
 def partition_mem_mb(partition: str | None) -> int | None:
-    """Memory of a partition's nodes in MB, of the default one for ``None``; ``None`` if unknown."""
+    """Returns the memory of a partition's nodes in MB; ``None`` if unknown."""
     text = _ask_sinfo("--format", "%P,%m", "--noconvert")
     return _parse.parse_memory(text, partition) if text is not None else None
 
 
 def _ask_sinfo(*arguments: str) -> str | None:
-    """Output of sinfo; ``None`` if it is missing or fails, since a dry run does without."""
+    """Returns the output of sinfo; ``None`` if it is missing or fails: a dry run works without."""
     try:
         command = ["sinfo", *arguments]
         return PROGRAMS.ask(command, timeout_s=SINFO_TIMEOUT_S, pauses_s=(), report=True)

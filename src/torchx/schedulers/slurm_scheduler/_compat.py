@@ -1,7 +1,7 @@
-"""Names of the published package that clients replace or import; the rooms beside are free of them.
+"""Names of the published package that clients replace or import, kept out of the other modules.
 
-Clients replace functions of the package itself (``slurm_scheduler.version = ...``): who needs the
-answer asks here, before the request is built.
+Clients replace functions of the package itself (``slurm_scheduler.version = ...``): their results
+are read here, before the request is built.
 """
 
 import functools
@@ -22,7 +22,7 @@ SBATCH_GROUP_OPTIONS = {*COMPONENT_OPTIONS}
 
 @functools.cache
 def version() -> tuple[int, int]:
-    """Version of the cluster, asked for once; warns and assumes one if sinfo does not tell."""
+    """Returns the version of the cluster, queried once; warns and assumes one if unknown."""
     return _client.cluster_version()
 
 
@@ -33,16 +33,16 @@ def _should_use_gpus_per_node_from_version() -> bool:
 
 
 def _partition_memmb(partition: str | None) -> int | None:
-    """Memory of a partition's nodes in MB, of the default one for ``None``; ``None`` if unknown."""
+    """Returns the memory of a partition's nodes in MB; ``None`` if unknown."""
     return _client.partition_mem_mb(partition)
 
 
 def ask_facts(partition: str | None, memory: bool, gpus: bool) -> Facts:
-    """Facts that the request depends on; the cluster is only asked for those.
+    """Returns the facts that the request depends on; queries the cluster only for those.
 
     Args:
-        memory: a role asks for memory.
-        gpus: a role asks for GPUs.
+        memory: True if a role requests memory.
+        gpus: True if a role requests GPUs.
     """
     import torchx.schedulers.slurm_scheduler as package  # a client may have replaced the names
 
@@ -56,27 +56,27 @@ def ask_facts(partition: str | None, memory: bool, gpus: bool) -> Facts:
 
 
 class SingleQuestions:
-    """Answers of squeue or sacct alone; the verbs of the scheduler put both together."""
+    """Queries of squeue or sacct alone; the scheduler's methods combine both."""
 
     def _describe_squeue(self, app_id: str) -> DescribeAppResponse | None:
-        """The job by squeue alone."""
+        """Returns the job from squeue alone."""
         return _described(app_id, _client.queue(self._cluster(app_id)).jobs().get(app_id))
 
     def _describe_sacct(self, app_id: str) -> DescribeAppResponse | None:
-        """The job by sacct alone."""
+        """Returns the job from sacct alone."""
         return _described(app_id, _client.accounting(app_id, self._cluster(app_id)))
 
     def _list_squeue(self) -> list[ListAppResponse]:
-        """The jobs that the controller knows: those that wait, run, or ended lately."""
+        """Returns the jobs that the controller knows: waiting, running, or recently ended."""
         return [to_row(app) for app in _client.queued_apps()]
 
     def _list_sacct(self) -> list[ListAppResponse] | None:
-        """The jobs that accounting knows; ``None`` if there is no accounting."""
+        """Returns the jobs that accounting knows; ``None`` without accounting."""
         apps = _client.accounted_apps()
         return [to_row(app) for app in apps] if apps is not None else None
 
     def _cluster(self, app_id: str) -> str:
-        """The cluster of a federation that runs the job."""
+        """Returns the cluster of a federation that runs the job."""
         raise NotImplementedError
 
 

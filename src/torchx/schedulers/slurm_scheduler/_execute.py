@@ -1,4 +1,4 @@
-"""Runs commands beside a task of a job: in a step of its own that shares what the job has."""
+"""Runs commands beside a task of a job: in a separate step that shares the job's resources."""
 
 import os
 
@@ -36,18 +36,18 @@ done <"/proc/$found/environ"
 cd -- "$(readlink "/proc/$found/cwd")" || exit 1
 exec "$@"
 """
-"""Bash, as the batch script. Its arguments: what tells the replica, our terminal, the command."""
+"""Bash, like the batch script. Its arguments: the mark of the replica, our TERM, the command."""
 
 
 def execute(snapshot: SlurmSnapshot, replica: ReplicaSnapshot, request: ExecRequest) -> int:
-    """Exit code of the command, as a shell tells it.
+    """Runs the command and returns its exit code as a shell reports it.
 
     Raises:
         BackendUnavailable: if Slurm cannot be reached.
     """
     if not replica.host:
         msg = (
-            f"it is not known yet on which node replica `{replica.role}/{replica.replica}` runs;"
+            f"the node of replica `{replica.role}/{replica.replica}` is not known yet;"
             " try again in a moment"
         )
         raise ReplicaNotRunning(msg)
@@ -59,10 +59,10 @@ def execute(snapshot: SlurmSnapshot, replica: ReplicaSnapshot, request: ExecRequ
 def step_command(
     snapshot: SlurmSnapshot, index: int, replica: ReplicaSnapshot, request: ExecRequest
 ) -> list[str]:
-    """The call of srun.
+    """Returns the srun command.
 
     Args:
-        index: of the role, in the order of the app.
+        index: index of the role, in the order of the app.
     """
     cluster = snapshot.job_dir.cluster if snapshot.job_dir is not None else ""
     group = snapshot.groups.get(replica.role)

@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 
 _DIRTY = re.compile(r"[^A-Za-z0-9._-]")
 RECORD_DIR = ".torchx-slurm-"
-"""In the working directory of a job, and followed by the number of the user, since several may
-share it: holds a directory ``<job id>-<token>`` for each job."""
+"""Prefix of the directory of notes, in the working directory of a job; the user's id follows,
+because several users may share it. It has a directory ``<job id>-<token>`` for each job.
+"""
 MARK = "torchx:"
-"""Begins the argument of the script by which jobs of TorchX are known: ``torchx:<token>:<app>``."""
+"""Prefix of the script's argument that identifies jobs of TorchX: ``torchx:<token>:<app>``."""
 
 Key = tuple[int, int]
 """Index of a role in its app, and of a replica in its role."""
@@ -21,9 +22,9 @@ _NONE: Mapping[Any, Any] = MappingProxyType({})
 def first_bad(
     codes: Mapping[Key, int], ended_ns: Mapping[Key, int], terminated: Collection[Key] = ()
 ) -> Key | None:
-    """The first replica that did not succeed.
+    """Returns the first replica that did not succeed.
 
-    Of notes of the same instant, an exit is a cause rather than a signal is.
+    Among notes of the same instant, an exit is more likely the cause than a signal.
     """
 
     def rank(key: Key) -> tuple[int, bool, Key]:
@@ -34,7 +35,7 @@ def first_bad(
 
 
 def safe_name(name: str) -> str:
-    """The name with what does not belong into file names and ``#SBATCH`` lines replaced.
+    """Replaces characters that are invalid in file names and ``#SBATCH`` lines.
 
     >>> safe_name("train/a b")
     'train_a_b'
@@ -43,7 +44,7 @@ def safe_name(name: str) -> str:
 
 
 def log_path(work_dir: str, app_id: str, role: str, k: int, attempt: int, suffix: str) -> str:
-    """The log file of one attempt of a replica.
+    """Returns the path of the log file of one attempt of a replica.
 
     >>> log_path("/w", "7", "a b", 2, 1, "err")
     '/w/slurm-7-a_b-2.r1.err'
@@ -53,7 +54,7 @@ def log_path(work_dir: str, app_id: str, role: str, k: int, attempt: int, suffix
 
 
 def mark(token: str, app_name: str) -> str:
-    """The argument of the script by which a job is known as one of ours.
+    """Returns the argument of the script that identifies a job as ours.
 
     >>> mark("x1", "modèle/1")
     'torchx:x1:mod%C3%A8le%2F1'
@@ -66,7 +67,7 @@ def mark(token: str, app_name: str) -> str:
 
 
 def parse_mark(command: str) -> tuple[str, str] | None:
-    """Token and name of the app in the command line of a job; ``None`` if it is not ours.
+    """Parses token and app name from the command line of a job; ``None`` if it is not ours.
 
     >>> parse_mark("sbatch --parsable /a/b.sh torchx:x1:train")
     ('x1', 'train')
@@ -83,7 +84,7 @@ def parse_mark(command: str) -> tuple[str, str] | None:
 
 
 class RoleNote(NamedTuple):
-    """A role of a job, as it is noted."""
+    """A role of a job, as recorded."""
 
     name: str
     replicas: int
@@ -93,7 +94,7 @@ class RoleNote(NamedTuple):
 
     @property
     def elastic(self) -> bool:
-        """True if there may be fewer replicas, as many as there are hosts."""
+        """True if there may be fewer replicas, as many as hosts."""
         return self.min_replicas is not None and self.min_replicas < self.replicas
 
 
@@ -107,7 +108,7 @@ class JobRecord(NamedTuple):
 
     @classmethod
     def from_data(cls, data: object) -> "JobRecord | None":
-        """Reads what ``record_of`` gives; ``None`` if it is something else."""
+        """Parses the result of ``record_of``; ``None`` if the data is something else."""
         try:
             roles = [
                 RoleNote(
@@ -126,15 +127,15 @@ class JobRecord(NamedTuple):
 
 
 class JobDir(NamedTuple):
-    """The place of a job's files."""
+    """The location of a job's files."""
 
     work_dir: str
     token: str = ""
-    """Empty if it is not known."""
+    """Token of the job; empty if unknown."""
     cluster: str = ""
-    """Of a federation; empty for the default cluster."""
+    """Cluster of a federation; empty for the default one."""
     record: JobRecord | None = None
-    """The submitter's note."""
+    """The submitter's record."""
 
 
 class JobNotes(NamedTuple):
@@ -142,38 +143,38 @@ class JobNotes(NamedTuple):
 
     attempt: int = 0
     codes: Mapping[Key, int] = _NONE
-    """Exit codes as a shell gives them."""
+    """Exit codes as a shell reports them."""
     ended_ns: Mapping[Key, int] = _NONE
     """Times of the end of replicas that did not succeed."""
     failed_step: tuple[int, int] | None = None
-    """Index of the role whose step was the first to fail, and its exit code."""
+    """Index of the role whose step failed first, and its exit code."""
     hosts: Mapping[int, Sequence[str]] = _NONE
     """The nodes of a role, by its index."""
     terminated: Collection[Key] = ()
     """The replicas that were sent SIGTERM, whatever their exit code."""
     first_bad: Key | None = None
-    """The first replica that did not succeed: nothing but itself ended it in a running job."""
+    """The first replica that did not succeed: it ended by itself in a running job."""
     host_of: Mapping[Key, str] = _NONE
     """The node of a replica that may share it with others of its role."""
     errors: Mapping[Key, str] = _NONE
     """Error files of replicas, as JSON on one line."""
     end: int | None = None
-    """Exit code of the script; ``None`` if it did not come to its end."""
+    """Exit code of the script; ``None`` if it did not reach its end."""
     over_ns: int = 0
     """Time of the attempt's end."""
     killed: bool = False
-    """True if the script was asked to end from outside."""
+    """True if the script was told to end from outside."""
     done: bool = False
     """True if all replicas have ended after that."""
     requeued: bool = False
 
     @property
     def over(self) -> bool:
-        """True if the attempt has come to an end in any way."""
+        """True if the attempt has ended in any way."""
         return self.end is not None or self.killed or self.requeued
 
     def was_ended(self, key: Key) -> bool:
-        """True if a replica was ended with its job rather than ended the job."""
+        """Returns True if a replica was ended with its job, rather than the cause of its end."""
         if self.codes.get(key) not in (_TERM, _KILL) and key not in self.terminated:
             return False
         return self.killed or key != self.first_bad
@@ -184,8 +185,7 @@ class JobNotes(NamedTuple):
         return any(code and not self.was_ended(key) for key, code in self.codes.items())
 
     def failed_alone(self, index: int) -> int | None:
-        """Exit code of the step of a role if it was the first to fail, and no replica's failure
-        explains that; else ``None``."""
+        """Returns the exit code of a role's step if it failed first, by itself; else ``None``."""
         if self.killed or self.failed_step is None or self.failed_step[0] != index:
             return None
         return None if self.replica_failed else self.failed_step[1]

@@ -1,4 +1,4 @@
-"""Which log files replicas have, and when nothing more is written to them."""
+"""Finds the log files of replicas, and detects when they are complete."""
 
 import os
 import time
@@ -20,12 +20,13 @@ from ._states import SlurmSnapshot
 logger = get_logger(__name__)
 
 ASK_AFTER_S = 10.0
-"""How long nothing may happen before Slurm is asked whether the job is still there."""
+"""Seconds without changes before Slurm is queried whether the job still exists."""
 ASK_AGAIN_MAX_S = 60.0
 ASK_ENDING_S = 1.0
-"""The same of a job that was told to end, or that waits for another attempt."""
+"""Seconds before such a query for a job that was told to end, or waits for a retry.
+"""
 LAST_WORDS_S = 5.0
-"""How long a replica that is told to end may be silent and still have something to say."""
+"""Seconds of silence after which a replica that was told to end is considered finished."""
 SETTLED_NS = 2_000_000_000
 _RAN = (AppState.SUCCEEDED, AppState.FAILED)
 _SUFFIXES = {
@@ -41,13 +42,13 @@ def read_logs(
     query: LogQuery,
     has_ended: Callable[[], bool],
 ) -> Iterator[LogChunk]:
-    """Lines of replicas, each attempt in its order, and of each attempt stdout before stderr.
+    """Yields lines of replicas, by attempt, and within each attempt stdout before stderr.
 
     Args:
-        has_ended: asks Slurm whether the job has ended; called seldom, and only while following.
+        has_ended: queries Slurm for the end of the job; called rarely, and only while following.
 
     Raises:
-        LogsNotFound: at the call, if there ought to be files, or the job failed before it ran.
+        LogsNotFound: at the call, if files are missing, or the job failed before it ran.
     """
     job_dir = snapshot.job_dir or JobDir(os.getcwd())
     paths = paths_of(job_dir, snapshot.app_id, query.stream)
@@ -61,7 +62,7 @@ def read_logs(
         if query.attempt is not None:
             return [query.attempt]
         found = [*range(latest + 1)]
-        # without notes, only the files tell of attempts
+        # without notes, attempts are known only from the files
         while any(os.path.exists(path) for path in paths(replica, len(found))):
             found.append(len(found))
         return found
@@ -70,7 +71,7 @@ def read_logs(
 
 
 def paths_of(job_dir: JobDir, app_id: str, stream: Stream) -> PathsOf:
-    """The files of an attempt of a replica."""
+    """Returns the function for the files of a replica's attempt."""
 
     def paths(replica: ReplicaKey, attempt: int) -> list[str]:
         role, k = replica
@@ -87,13 +88,13 @@ def _check_files(
     query: LogQuery,
     paths: PathsOf,
 ) -> None:
-    """Raises if no replica has a file, though all of them must have written one by now."""
+    """Raises if no replica has a file, although all must have written one by now."""
     by_key = {replica.key: replica for replica in snapshot.replicas}
     missing = []
     for key in replicas:
         replica = by_key.get(key)
         if replica is None or (replica.exit_code is None and replica.state not in _RAN):
-            return  # its files may still come, or it never ran
+            return  # its files may still appear, or it never ran
         attempt = replica.attempt if query.attempt is None else query.attempt
         files = paths(key, attempt)
         if any(map(os.path.exists, files)):
@@ -112,7 +113,7 @@ def _check_files(
 
 
 class JobEnd:
-    """Says from the notes of a job, and seldom from Slurm, how far it is."""
+    """Detects the end of a job from its notes, and rarely from Slurm."""
 
     def __init__(self, job_dir: JobDir, app_id: str, has_ended: Callable[[], bool]) -> None:
         self._job_dir = job_dir
@@ -127,7 +128,7 @@ class JobEnd:
         self._finished = False
 
     def look(self, quiet_s: float) -> bool:
-        """Reads what is new, and asks Slurm if nothing has happened for long."""
+        """Reads new notes, and queries Slurm if there were none for long."""
         before = self._notes.attempt, self._over
         if quiet_s < self._quiet_s:
             self._ask_after_s = ASK_AFTER_S
@@ -142,11 +143,11 @@ class JobEnd:
         return before != (self._notes.attempt, self._over)
 
     def latest(self, replica: ReplicaKey) -> int:
-        """The attempt that is noted."""
+        """Returns the noted attempt."""
         return self._notes.attempt
 
     def ended(self, replica: ReplicaKey) -> bool:
-        """True if the job has ended, and replicas that were told to end have or are silent."""
+        """Returns True if the job has ended, and replicas told to end have ended or are silent."""
         return self._over
 
     @property
@@ -166,6 +167,6 @@ class JobEnd:
         seen_ns = modified_ns(self._path)
         if self._path is None or seen_ns == self._seen_ns:
             return
-        # soon after a change, another one may bear the same time
+        # another change right after this one may have the same time
         self._seen_ns = seen_ns if abs(time.time_ns() - seen_ns) > SETTLED_NS else 0
         self._notes = read_notes(self._path, signs_only=True)

@@ -1,4 +1,4 @@
-"""Macros of a role, filled in here or left to the node on which a replica runs; quoting."""
+"""Fills in the macros of a role, here or on the node of a replica; quotes text for the shell."""
 
 import copy
 import re
@@ -8,14 +8,14 @@ from torchx.settings import ENV_TORCHX_RANK0_HOST
 from torchx.specs._macros import MacroPlan
 from torchx.specs.api import Role, macros
 
-# what a macro is while others are filled in: arguments and variables cannot hold NUL
+# placeholder for a macro while others are filled in: arguments and variables cannot have NUL
 _APP_ID, _REPLICA_ID = "\0a", "\0k"
 _LIVE = {_APP_ID: macros.app_id, _REPLICA_ID: macros.replica_id}
 _DOLLARS_BEFORE_NAME = re.compile(r"(\$+)(?=\{(?:app_id|replica_id)\})")
 
 
 def fill_macros(role: Role, img_root: str) -> Role:
-    """A copy whose ``args`` and ``env`` hold only the macros that the node resolves."""
+    """Returns a copy whose ``args`` and ``env`` have only the macros that the node resolves."""
     values = macros.Values(
         img_root=img_root, app_id=_APP_ID, replica_id=_REPLICA_ID, rank0_env=ENV_TORCHX_RANK0_HOST
     )
@@ -27,20 +27,20 @@ def fill_macros(role: Role, img_root: str) -> Role:
 
 
 def _to_request(text: str) -> str:
-    """NUL-marked macros as ``${app_id}``, and such text itself as ``$${app_id}``."""
+    """Converts NUL-marked macros to ``${app_id}``, and escapes such text as ``$${app_id}``."""
     if "\0" not in text and "{" not in text:
         return text
     text = _DOLLARS_BEFORE_NAME.sub(r"\1\1", text)
     for mark, macro in _LIVE.items():
         if mark in text:
-            # what precedes a macro must not take its dollar away
+            # the text before a macro must not consume its dollar
             parts = [p + "$" * (len(p) - len(p.rstrip("$"))) for p in text.split(mark)[:-1]]
             text = macro.join([*parts, text.split(mark)[-1]])
     return text
 
 
 def split_macros(text: str) -> list[str]:
-    """Literal texts at even places, ``app_id`` or ``replica_id`` at odd ones.
+    """Splits a text: literals at even indices, ``app_id`` or ``replica_id`` at odd ones.
 
     >>> split_macros("run_${app_id}_x$${app_id}")
     ['run_', 'app_id', '_x${app_id}']
@@ -64,7 +64,7 @@ _IN_SHELL = {"app_id": '"$SLURM_JOB_ID"', "replica_id": '"$SLURM_PROCID"'}
 
 
 def quote_macros(text: str) -> str:
-    """The text as a word of the shell, in which only the two macros are live.
+    """Quotes a text for the shell so that only the two macros are expanded.
 
     >>> quote_macros("hi ${app_id}")
     '\\'hi \\'"$SLURM_JOB_ID"\\'\\''
@@ -78,16 +78,17 @@ def quote_macros(text: str) -> str:
 
 
 def quote_line(text: str) -> str:
-    """``quote_macros`` for a script that ``sbatch`` takes (see ``quote``)."""
+    """Does ``quote_macros`` for a script that ``sbatch`` accepts (see ``quote``)."""
     return _keep_cr(quote_macros(text))
 
 
 def quote(text: str) -> str:
-    """The text as a word of the shell, without carriage returns: ``sbatch`` refuses a script that
-    has one before a newline. The script defines the variable for them."""
+    """Quotes a text for the shell, without carriage returns: ``sbatch`` refuses a script that has
+    one before a newline. The script defines a variable for them.
+    """
     return _keep_cr(shlex.quote(text))
 
 
 def _keep_cr(quoted: str) -> str:
-    """The word without the carriage returns, which it holds between single quotes."""
+    """Replaces the carriage returns of a single-quoted word."""
     return quoted.replace("\r", "'\"$torchx_cr\"'") if "\r" in quoted else quoted

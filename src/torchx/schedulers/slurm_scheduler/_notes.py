@@ -1,4 +1,4 @@
-"""Finds and reads what a job leaves in its working directory while it runs."""
+"""Finds and reads the notes that a job writes into its working directory."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from ._job import RECORD_DIR, JobDir, JobNotes, JobRecord, Key, first_bad, parse
 from ._states import NativeJob
 
 SLURM_JOB_DIRS = ".torchxslurmjobdirs"
-"""File in the directory of the submission: a line ``<job id> = <job_dir>`` for each job."""
+"""File in the directory of the submission, with a line ``<job id> = <job_dir>`` for each job."""
 _WORDS_LINES = 3
 _WORDS_MAX = 500
 
@@ -22,10 +22,10 @@ _WORDS_MAX = 500
 
 
 def find_job_dir(app_id: str, native: NativeJob | None, noted: JobDir | None) -> JobDir | None:
-    """The place of a job's files, as its submitter noted it or Slurm reports it.
+    """Returns the location of a job's files, as its submitter recorded it or Slurm reports it.
 
     Args:
-        noted: what this user noted about a job of that id, which may be of another cluster.
+        noted: this user's record of a job with that id, which may be of another cluster.
     """
     mark = parse_mark(native.command) if native is not None else None
     if noted is not None and (mark is None or mark[0] == noted.token):
@@ -41,7 +41,7 @@ def find_job_dir(app_id: str, native: NativeJob | None, noted: JobDir | None) ->
 
 
 def notes_dir(job_dir: JobDir, app_id: str) -> str | None:
-    """The directory of a job's notes; ``None`` if there is none yet."""
+    """Returns the directory of a job's notes; ``None`` if there is none yet."""
     base = _base(job_dir.work_dir)
     if job_dir.token:
         path = os.path.join(base, f"{app_id}-{job_dir.token}")
@@ -54,10 +54,10 @@ def notes_dir(job_dir: JobDir, app_id: str) -> str | None:
 
 
 def make_notes_base(work_dir: str) -> None:
-    """Makes the directory in which the job will make that of its notes.
+    """Creates the directory in which the job will create that of its notes.
 
     Raises:
-        InvalidInput: if that is not possible, as then the job can write no logs either.
+        InvalidInput: if that is not possible: the job could not write logs either.
     """
     try:
         os.makedirs(_base(work_dir), mode=0o700, exist_ok=True)
@@ -74,7 +74,7 @@ def _base(work_dir: str) -> str:
 
 
 def modified_ns(path: str | None) -> int:
-    """Time of the last change of a file or directory; 0 if it is not there."""
+    """Returns the time of the last change of a file or directory; 0 if it does not exist."""
     try:
         return os.stat(path).st_mtime_ns if path is not None else 0
     except OSError:
@@ -85,7 +85,7 @@ def modified_ns(path: str | None) -> int:
 
 
 def read_record(path: str | None) -> JobRecord | None:
-    """The app as it was submitted; ``None`` if it is not noted there."""
+    """Reads the app as it was submitted; ``None`` if it is not recorded there."""
     if path is None:
         return None
     try:
@@ -96,10 +96,10 @@ def read_record(path: str | None) -> JobRecord | None:
 
 
 def read_notes(path: str, signs_only: bool = False) -> JobNotes:
-    """The notes of the latest attempt; one look at the directory, however many replicas.
+    """Reads the notes of the latest attempt, with one listing of the directory.
 
     Args:
-        signs_only: how far the job is, without what takes a look into files.
+        signs_only: read only file names, without content of files.
     """
     try:
         names = os.listdir(path)
@@ -119,7 +119,7 @@ def read_notes(path: str, signs_only: bool = False) -> JobNotes:
 
 
 def over_ns(job_dir: JobDir, app_id: str) -> int:
-    """Time of the latest attempt's end; 0 if it goes on, or nothing is noted."""
+    """Returns when the latest attempt ended; 0 if it goes on, or has no notes."""
     path = notes_dir(job_dir, app_id)
     return read_notes(path, signs_only=True).over_ns if path is not None else 0
 
@@ -140,10 +140,10 @@ class _Found:
         self._error_files: dict[Key, str] = {}
         self._end: int | None = None
         self._signs: dict[str, str] = {}
-        """By kind, the name of the note."""
+        """The names of notes, by kind."""
 
     def note(self, kind: str, fields: list[str], name: str) -> None:
-        """Takes one note, by its name."""
+        """Adds one note, by its name."""
         if kind == "host" and len(fields) > 2 and fields[0].isdecimal() and fields[1].isdecimal():
             self._host_of[int(fields[0]), int(fields[1])] = "-".join(fields[2:])
             return
@@ -171,7 +171,7 @@ class _Found:
                 self._signs[kind] = name
 
     def notes(self) -> JobNotes:
-        """All that was found."""
+        """Returns the notes."""
         bad = {} if self._signs_only else {key: code for key, code in self._codes.items() if code}
         errors = {key: self._read(self._error_files.get(key)) for key in bad}
         ended_ns = {
@@ -209,7 +209,7 @@ class _Found:
 
 
 def batch_words(job_dir: JobDir, app_id: str) -> str:
-    """Slurm's messages where the job runs, without the lines of our script; on one line."""
+    """Returns Slurm's messages from the job's output, without those of our script; on one line."""
     lines = last_lines(os.path.join(job_dir.work_dir, f"slurm-{app_id}.out"), 20)
     own = ("job exited with code ", "role ")
     others = [line for line in lines if not line.startswith(own)]
@@ -220,13 +220,13 @@ def batch_words(job_dir: JobDir, app_id: str) -> str:
 
 
 def remember(app_id: str, job_dir: JobDir, record: Mapping[str, object]) -> None:
-    """Notes a submission for this user, so that it is found when Slurm has forgotten it."""
+    """Records a submission for this user, so that it is found after Slurm has forgotten it."""
     data = {"dir": job_dir.work_dir, "token": job_dir.token, "cluster": job_dir.cluster}
     records.remember("slurm", app_id, {**data, "record": record})
 
 
 def recall(app_id: str) -> JobDir | None:
-    """The latest submission with that id that this user noted."""
+    """Returns this user's latest recorded submission with that id."""
     data = records.recall("slurm", app_id)
     if data is None or not isinstance(data.get("dir"), str):
         return None
@@ -237,13 +237,13 @@ def recall(app_id: str) -> JobDir | None:
 
 
 def save_job_dir(job_id: str, job_dir: str) -> None:
-    """Notes the directory of a job in the working directory."""
+    """Records the directory of a job in the working directory."""
     with open(SLURM_JOB_DIRS, "a", encoding="utf-8") as f:
         f.write(f"{job_id} = {job_dir}\n")
 
 
 def get_job_dirs() -> dict[str, str]:
-    """The noted directories by job id; of two lines for one job the later wins."""
+    """Returns the recorded directories by job id; later lines win."""
     try:
         with open(SLURM_JOB_DIRS, encoding="utf-8", errors="replace") as f:
             lines = f.read().split("\n")

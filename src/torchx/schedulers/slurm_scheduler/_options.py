@@ -1,4 +1,4 @@
-"""Options of ``slurm``, and what values of them are good on an ``#SBATCH`` line."""
+"""Options of ``slurm``, and checks of their values for ``#SBATCH`` lines."""
 
 import re
 import shlex
@@ -67,8 +67,9 @@ class SlurmOpts(StructuredOpts):
     """Earliest start: now+1hour, 16:00 or 2030-01-20T12:34:00."""
 
     signal: str | None = None
-    """Signal to the replicas before the time limit or a preemption: USR1@120 (seconds). What
-    sbatch would tell the batch script alone (B:USR1@120) is for the replicas as well."""
+    """Signal to the replicas before the time limit or a preemption: USR1@120 (seconds). A signal
+    for the batch script alone (B:USR1@120) goes to the replicas as well.
+    """
 
     container_image: str | None = None
     """Container image of every role, for clusters with the pyxis plugin."""
@@ -77,14 +78,14 @@ class SlurmOpts(StructuredOpts):
     """Mounts in the containers: /src:/dst[:flags],..."""
 
     on_failure: str = "end"
-    """What becomes of the other replicas when one has failed: end (they are ended at once) or wait
+    """What happens to the other replicas when one has failed: end (they are ended at once) or wait
     (they go on)."""
 
     sbatch_args: str | None = None
     """Further arguments of sbatch for each role, as `--name=value --flag`; they win over others."""
 
     role_args: str | None = None
-    """The same for single roles, which win over all others; written as
+    """Further arguments of sbatch for single roles, which win over all others, as
     `role: --name=value --flag; other: ...`."""
 
     srun_args: str | None = None
@@ -121,15 +122,14 @@ _OURS = {
         ["error", "export", "het-group", "input", "multi-prog", "output", "pty", "unbuffered"]
     ),
 }
-"""Arguments without which, or with which, the generated script does not work."""
+"""Arguments that would break the generated script."""
 _RUNS_NOTHING = frozenset(["help", "test-only", "usage", "version"])
 
 
 def check_options(cfg: Mapping[str, CfgVal]) -> None:
     """Raises ``InvalidInput`` for a value that Slurm could not read as one value.
 
-    What is not of a known form in the eyes of this version is left to Slurm: accounts,
-    partitions and the like are names that only the cluster knows.
+    Names that only the cluster knows, such as accounts and partitions, are not checked.
     """
     for name in _WORDS:
         check_word(f"option `{name}`", cfg.get(name))
@@ -147,7 +147,7 @@ def check_options(cfg: Mapping[str, CfgVal]) -> None:
     ends_on_failure(cfg.get("on_failure"))
     for name in ("comment", "job_dir", "container_image", "container_mounts"):
         check_text(f"option `{name}`", cfg.get(name))
-    for name in ("comment", "job_dir"):  # both are told by sacct, one job on a line
+    for name in ("comment", "job_dir"):  # sacct prints both, one job per line
         _check_line(name, cfg.get(name))
     if cfg.get("container_mounts") and not cfg.get("container_image"):
         logger.info("`container_mounts` matters only to roles that run in a container")
@@ -170,7 +170,7 @@ def check_text(what: str, value: object) -> None:
 
 
 def invalid_reason(text: str) -> str | None:
-    """The reason why no process can receive a text; ``None`` if one can.
+    """Returns the reason why no process can receive a text; ``None`` if one can.
 
     >>> invalid_reason("a\\0"), invalid_reason("\\ud83d"), invalid_reason("\\udc80 is a byte")
     ('a NUL character', 'a lone surrogate, `\\\\ud83d`', None)
@@ -200,14 +200,14 @@ def check_word(what: str, value: object) -> None:
 
 
 def parse_args(tool: str, text: object, option: str = "") -> dict[str, str | None]:
-    """Reads ``--name=value --flag`` as a shell would.
+    """Parses ``--name=value --flag`` like a shell.
 
     >>> parse_args("srun", "--mpi=pmix --verbose")
     {'mpi': 'pmix', 'verbose': None}
 
     Args:
         tool: ``sbatch`` or ``srun``.
-        option: where they come from; empty for ``<tool>_args``.
+        option: the option with these arguments; empty for ``<tool>_args``.
 
     Raises:
         InvalidInput: for another form, and for arguments that the generated script sets itself.
@@ -250,7 +250,7 @@ def _check_arg(tool: str, option: str, name: str, value: str | None) -> None:
 
 
 def parse_role_args(text: object, roles: Sequence[str]) -> dict[str, dict[str, str | None]]:
-    """Reads ``role: --name=value; other: --flag``: arguments of sbatch by the names of roles.
+    """Parses ``role: --name=value; other: --flag``: arguments of sbatch by role name.
 
     >>> parse_role_args("a: --constraint=a100; b: --exclude=n1", ["a", "b"])
     {'a': {'constraint': 'a100'}, 'b': {'exclude': 'n1'}}
@@ -281,12 +281,12 @@ _RIVALS = {
     "gpus-per-node": _GPU_COUNTS - {"gpus-per-node"},
     "gpus-per-task": _GPU_COUNTS - {"gpus-per-task"},
 }
-"""Arguments that ask for the same in another way; Slurm refuses some of them together."""
+"""Arguments that request the same in another way; Slurm refuses some combinations."""
 _GPU_IN_GRES = re.compile(r"(?:^|,)(?:gres[:/])?gpu(?:[:=,]|$)")
 
 
 def conflicts(name: str, given: Mapping[str, str | None]) -> bool:
-    """True if free-form arguments ask in another way for what an option asks for.
+    """Returns True if free-form arguments request the same as an option in another way.
 
     >>> conflicts("mem", {"mem-per-cpu": "2G"}), conflicts("gpus-per-node", {"gres": "gpu:a100:2"})
     (True, True)
@@ -296,10 +296,10 @@ def conflicts(name: str, given: Mapping[str, str | None]) -> bool:
 
 
 def signal_to_steps(signal: str) -> str:
-    """The value of ``--signal`` without ``B:``, which has the batch script get it, and only that.
+    """Returns the value of ``--signal`` without ``B:``, which sends it to the batch script only.
 
-    Who writes such a script wants to pass the signal on to what runs in it; the generated one would
-    die of it before a replica hears anything.
+    A hand-written script would pass the signal on to its programs; the generated one would be ended
+    by it before a replica gets it.
 
     >>> signal_to_steps("B:USR1@60"), signal_to_steps("RB:USR1"), signal_to_steps("USR1")
     ('USR1@60', 'R:USR1', 'USR1')

@@ -1,4 +1,4 @@
-"""``squeue``, ``sacct`` and ``sinfo``: their command lines, and what their answers say."""
+"""Command lines of ``squeue``, ``sacct`` and ``sinfo``, and parsers of their output."""
 
 import itertools
 import json
@@ -29,15 +29,16 @@ _QUEUE_FIELDS = ["%i", "%T", "%r", "%u", "%N", "%Z", "%o", "%j"]
 
 
 def squeue_json_command(user: str, cluster: str = "") -> list[str]:
-    """All jobs of a user, those that ended a short time ago too, as JSON (Slurm 21.08 or later).
+    """Returns the command for all jobs of a user, also recently ended ones, as JSON (Slurm 21.08 or
+    later).
 
-    Versions before 23.02 ignore the filters and tell of everyone's jobs.
+    Versions before 23.02 ignore the filters and list everyone's jobs.
     """
     return ["squeue", "--json", "--states=all", f"--user={user}", *_clusters(cluster)]
 
 
 def squeue_text_command(user: str, cluster: str = "") -> list[str]:
-    """All jobs of a user as text, for versions and installations without JSON."""
+    """Returns the command for all jobs of a user as text, for installations without JSON."""
     form = _SEPARATOR.join(_QUEUE_FIELDS)
     head = ["squeue", "--noheader", "--states=all", f"--user={user}"]
     return [*head, *_clusters(cluster), f"--format={form}"]
@@ -48,13 +49,13 @@ def _clusters(cluster: str) -> list[str]:
 
 
 def no_json(stderr: str) -> bool:
-    """True if squeue says that it cannot write JSON."""
+    """Returns True if squeue reports that it cannot write JSON."""
     text = stderr.lower()
     return "unrecognized option" in text or "serializer" in text or "data_parser" in text
 
 
 def squeue_errors(text: str) -> str:
-    """The errors that ``squeue --json`` reports in place of jobs; empty for none."""
+    """Returns the errors that ``squeue --json`` reports in place of jobs; empty for none."""
     try:
         reply = json.loads(text)
         if reply.get("jobs"):
@@ -66,10 +67,10 @@ def squeue_errors(text: str) -> str:
 
 
 def parse_squeue_json(text: str) -> dict[str, NativeJob]:
-    """Jobs by the id of their leader.
+    """Parses jobs, by the id of their leader.
 
     Raises:
-        UnexpectedReply: if it is not what squeue of a known version writes.
+        UnexpectedReply: if it is not the output of a known version of squeue.
     """
     try:
         jobs = json.loads(text)["jobs"]
@@ -83,12 +84,12 @@ def parse_squeue_json(text: str) -> dict[str, NativeJob]:
 
 
 def leader_id(job: Mapping[str, Any]) -> str:
-    """Id of the first component of the job that a record belongs to."""
+    """Returns the id of the first component of a record's job."""
     return str(number(job.get("het_job_id")) or number(job.get("job_id")))
 
 
 def native_job(app_id: str, jobs: "list[dict[str, Any]]") -> NativeJob:
-    """The job that the records of its components describe."""
+    """Builds a job from the records of its components."""
     jobs = sorted(jobs, key=lambda job: number(job.get("het_job_offset")))
     return NativeJob(
         app_id=app_id,
@@ -116,7 +117,7 @@ def _component(job: Mapping[str, Any]) -> Component:
 
 
 def _allocation(job: Mapping[str, Any], pending: bool) -> "tuple[tuple[str, ...], Resource | None]":
-    """Hosts, and what is allocated on the last of them, in the shapes of 21.08 to 24.11."""
+    """Parses hosts, and the allocation on the last one, in the formats of 21.08 to 24.11."""
     given = job.get("job_resources")
     resources: Mapping[str, Any] = given if isinstance(given, dict) else {}
     nodes = resources.get("nodes")
@@ -162,7 +163,7 @@ def _older(nodes: object) -> "list[tuple[str, int, int]]":
 
 
 def number(value: object) -> int:
-    """A number, plain (up to 22.05) or as ``{"set": true, "number": 7}``; 0 if it is not set.
+    """Parses a number, plain (up to 22.05) or as ``{"set": true, "number": 7}``; 0 if unset.
 
     >>> number(7), number({"set": True, "infinite": False, "number": 7}), number({"set": False})
     (7, 7, 0)
@@ -173,7 +174,7 @@ def number(value: object) -> int:
 
 
 def expand_hosts(text: str) -> list[str]:
-    """The hosts of an expression such as ``n[1-3,7],login``.
+    """Expands a host expression such as ``n[1-3,7],login``.
 
     >>> expand_hosts("n[08-10],m1")
     ['n08', 'n09', 'n10', 'm1']
@@ -201,7 +202,7 @@ def _expand_ranges(text: str) -> list[str]:
 
 
 def parse_squeue_text(text: str) -> dict[str, NativeJob]:
-    """Jobs by the id of their leader, from what ``squeue_text_command`` prints."""
+    """Parses the output of ``squeue_text_command``: jobs by the id of their leader."""
     groups: dict[str, list[list[str]]] = {}
     for line in text.split("\n"):
         fields = line.split(_SEPARATOR, len(_QUEUE_FIELDS) - 1)
@@ -220,7 +221,7 @@ def parse_squeue_text(text: str) -> dict[str, NativeJob]:
 
 
 def queued_apps(jobs: Iterable[NativeJob], user: str) -> list[SlurmSnapshot]:
-    """The jobs of TorchX that belong to the user; to anyone for an empty name."""
+    """Returns the TorchX jobs of the user, of all users for an empty name."""
     found = []
     for job in jobs:
         mark = parse_mark(job.command)
@@ -237,7 +238,8 @@ def queued_apps(jobs: Iterable[NativeJob], user: str) -> list[SlurmSnapshot]:
 
 
 def shown_name(app: str, component: str) -> str:
-    """The name of the app; with the replica, as other versions tell it, if the role has the same.
+    """Returns the name of the app; with the replica, as in other versions, if the role has the
+    same.
 
     >>> shown_name("train", "worker-0"), shown_name("train", "train-0")
     ('train', 'train-0')
@@ -251,31 +253,31 @@ def shown_name(app: str, component: str) -> str:
 _JOB_FIELDS = "JobID,State,ExitCode,WorkDir,NodeList,{submit}JobName"
 _LIST_FIELDS = "JobID,State,{submit}JobName"
 _SUBMIT = "SubmitLine,"
-"""How the job was submitted; Slurm 21.08 or later."""
+"""Field with the submit command; Slurm 21.08 or later."""
 _TABLE = ["sacct", "--parsable2", f"--delimiter={_SEPARATOR}"]
 
 
 def sacct_command(app_id: str, submit_line: bool = True, cluster: str = "") -> list[str]:
-    """A job and its steps."""
+    """Returns the command for a job and its steps."""
     fields = _JOB_FIELDS.format(submit=_SUBMIT if submit_line else "")
     clusters = [f"--clusters={cluster}"] if cluster else []
     return [*_TABLE, "-j", app_id, *clusters, f"--format={fields}"]
 
 
 def sacct_list_command(user: str, submit_line: bool = True) -> list[str]:
-    """The jobs of a user in the last two weeks."""
+    """Returns the command for the jobs of a user in the last two weeks."""
     fields = _LIST_FIELDS.format(submit=_SUBMIT if submit_line else "")
     since = f"--starttime=now-{DAYS_IN_2_WEEKS}days"
     return [*_TABLE, "--allocations", f"--user={user}", since, f"--format={fields}"]
 
 
 def no_submit_line(stderr: str) -> bool:
-    """True if sacct says that it does not know that field."""
+    """Returns True if sacct reports that it does not know that field."""
     return "SubmitLine" in stderr
 
 
 def parse_sacct(text: str, app_id: str) -> NativeJob | None:
-    """The job of that id; ``None`` if no row is about it."""
+    """Parses the job of that id; ``None`` if it has no row."""
     components = []
     work_dir = command = ""
     rows = [row for row in _rows(text) if _is_allocation(row.get("JobID", ""), app_id)]
@@ -292,13 +294,13 @@ def parse_sacct(text: str, app_id: str) -> NativeJob | None:
 
 
 def _is_allocation(job_id: str, app_id: str) -> bool:
-    """True if it is the job or a component (``7+1``), and no step (``7.0``, ``7+0.batch``)."""
+    """Returns True for the job or a component (``7+1``), not a step (``7.0``, ``7+0.batch``)."""
     leader, plus, offset = job_id.partition("+")
     return leader == app_id and (not plus or offset.isdecimal())
 
 
 def _rows(text: str) -> Iterator[dict[str, str]]:
-    """Rows of a ``--parsable2`` table by the names in its header, whatever it is split by."""
+    """Yields rows of a ``--parsable2`` table by column name, for any delimiter."""
     lines = text.split("\n")
     separator = _SEPARATOR if _SEPARATOR in lines[0] else "|"
     header = lines[0].split(separator)
@@ -311,9 +313,9 @@ def _rows(text: str) -> Iterator[dict[str, str]]:
 
 
 def accounted_apps(text: str) -> list[SlurmSnapshot]:
-    """The jobs of TorchX, the latest first.
+    """Parses the jobs of TorchX, latest first.
 
-    Without the submit line, what has a name of the form ``<role>-<digits>`` is taken for one.
+    Without the submit line, jobs with a name of the form ``<role>-<digits>`` are taken for ours.
     """
     groups: dict[str, list[dict[str, str]]] = {}
     for row in _rows(text):
@@ -341,7 +343,7 @@ def accounted_apps(text: str) -> list[SlurmSnapshot]:
 
 
 def parse_version(text: str) -> tuple[int, int] | None:
-    """Reads ``slurm 24.11.0 rev1``; ``None`` if it is something else.
+    """Parses ``slurm 24.11.0 rev1``; ``None`` if it is something else.
 
     >>> parse_version("slurm-wlm 22.05.8")
     (22, 5)
@@ -354,7 +356,7 @@ def parse_version(text: str) -> tuple[int, int] | None:
 
 
 def parse_memory(text: str, partition: str | None) -> int | None:
-    """Memory in the table that ``sinfo --format %P,%m`` prints; ``*`` marks the default.
+    """Parses the memory from the output of ``sinfo --format %P,%m``; ``*`` marks the default.
 
     >>> parse_memory("PARTITION,MEMORY\\ndebug*,2048+\\nbig,9M\\n", None)
     2048

@@ -36,17 +36,17 @@ _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @light_dataclass(frozen=True)
 class Facts:
-    """Facts that a request depends on and only the cluster knows."""
+    """Inputs of a request that only the cluster knows."""
 
     version: tuple[int, int] = (24, 5)
     partition_mem_mb: int | None = None
-    """Memory that the partition says its nodes have; ``None`` if that is not known."""
+    """Memory of the partition's nodes in MB; ``None`` if unknown."""
     by_node: bool | None = None
-    """True if GPUs are counted by node rather than by task; ``None``: as the version wants it."""
+    """True if GPUs are counted by node rather than by task; ``None`` depends on the version."""
 
     @property
     def nomem(self) -> bool:
-        """True if the cluster leaves memory unconfigured, and would refuse any request for it."""
+        """True if memory is not configured on the cluster, which would refuse requests for it."""
         return self.partition_mem_mb is not None and self.partition_mem_mb <= 1000
 
     @property
@@ -57,16 +57,16 @@ class Facts:
 
 @light_dataclass
 class SlurmReplicaRequest:
-    """One component of the job: all replicas of a role.
+    """A component of the job: all replicas of a role.
 
-    In ``args`` and the values of ``env``, ``${app_id}`` and ``${replica_id}`` stand for what is
-    known when a replica runs; ``$${app_id}`` is that text itself. Everything else is literal.
+    In ``args`` and the values of ``env``, ``${app_id}`` and ``${replica_id}`` are filled in when a
+    replica runs; ``$${app_id}`` is that literal text. Everything else is literal.
 
     Args:
         name: name of the component.
         srun_opts: value by name of the option; ``None`` for a flag.
         sbatch_opts: as ``srun_opts``.
-        num_replicas: how many tasks, each on a node of its own.
+        num_replicas: number of tasks, each on its own node.
         role: name of the role; empty for the part of ``name`` before the last ``-``.
     """
 
@@ -80,10 +80,11 @@ class SlurmReplicaRequest:
     role: str = ""
     image: str = ""
     min_replicas: int | None = None
-    """How few will do; ``None`` means ``num_replicas``."""
+    """Least number of replicas; ``None`` means ``num_replicas``."""
     work_dir: str | None = ""
-    """Where the replicas run: a path, or empty for the directory of the job; ``None`` for the one
-    that the image of their container says."""
+    """Working directory of the replicas: a path, or empty for the directory of the job; ``None``
+    for the one of their container's image.
+    """
 
     @classmethod
     def from_role(
@@ -96,10 +97,10 @@ class SlurmReplicaRequest:
         gpus_by_node: bool = False,
         role_args: Mapping[str, str | None] | None = None,
     ) -> "SlurmReplicaRequest":
-        """The component of a role whose macros are filled in.
+        """Builds the component of a role whose macros are filled in.
 
         Args:
-            nomem: ask for no memory.
+            nomem: do not request memory.
             container_image: image of the pyxis plugin; ``None`` to run on the node itself.
             gpus_by_node: count GPUs by node rather than by task.
             role_args: further arguments of sbatch, which win over those for all roles.
@@ -129,21 +130,21 @@ class SlurmReplicaRequest:
         return self.role or self.name.rpartition("-")[0] or self.name
 
     def materialize(self) -> tuple[list[str], list[str]]:
-        """The arguments of the ``#SBATCH`` line, and those of srun as shell words.
+        """Returns the arguments of the ``#SBATCH`` line, and those of srun as shell words.
 
-        The second list ends with the command. The generated script hands the command and the
-        environment to the replicas by srun's input, where other users cannot see them.
+        The second list ends with the command. The generated script passes the command and the
+        environment to the replicas through srun's input, where other users cannot see them.
         """
         srun = [quote_macros(arg) for arg in self.srun_arguments()]
         command = [quote_macros(arg) for arg in (self.entrypoint, *self.args)]
         return self.materialize_sbatch(), [*srun, *command]
 
     def materialize_sbatch(self) -> list[str]:
-        """The arguments of the ``#SBATCH`` line."""
+        """Returns the arguments of the ``#SBATCH`` line."""
         return [f"--job-name={self.name}", *_flags(self.sbatch_opts)]
 
     def srun_arguments(self) -> list[str]:
-        """The options of srun, not quoted."""
+        """Returns the options of srun, not quoted."""
         return [*_flags(self.srun_opts), "--export=ALL"]
 
 
@@ -153,9 +154,9 @@ class SlurmBatchRequest:
 
     Args:
         cmd: the sbatch command; the directory and the script follow.
-        replicas: the components by their name.
+        replicas: the components by name.
         job_dir: directory for script and logs; ``None`` for the working directory.
-        images_to_push: name of the workspace builder and what it pushes.
+        images_to_push: name of the workspace builder and the images to push.
         app_name: shown by ``torchx list``.
         end_on_failure: a replica that fails ends the others.
     """
@@ -169,7 +170,7 @@ class SlurmBatchRequest:
     end_on_failure: bool = True
 
     def materialize(self) -> str:
-        """The batch script."""
+        """Renders the batch script."""
         return render_script(self)
 
     def __repr__(self) -> str:
@@ -185,16 +186,16 @@ def build_request(
     images_to_push: tuple[str, Any] | None = None,
     work_dirs: Mapping[str, str] | None = None,
 ) -> SlurmBatchRequest:
-    """The request of an app, which is left as it is. Costs per role, not per replica.
+    """Builds the request of an app, which is not changed. Costs per role, not per replica.
 
     Args:
         builder: the workspace builder; with ``docker``, roles run in containers, where their
             workspaces are.
-        work_dirs: by the names of roles, those that run elsewhere than in the directory of the job.
+        work_dirs: by role name, for roles that do not run in the directory of the job.
 
     Raises:
-        InvalidInput: if a value cannot be handed to Slurm as it is.
-        UnsupportedRequest: if the app asks for what Slurm does not do.
+        InvalidInput: if a value cannot be passed to Slurm unchanged.
+        UnsupportedRequest: if the app requests something that Slurm does not support.
     """
     check_options(cfg)
     own_args = parse_role_args(cfg.get("role_args"), [role.name for role in app.roles])
@@ -259,10 +260,10 @@ def _warn_of_ranges(replicas: list[SlurmReplicaRequest]) -> None:
 
 
 def with_images(request: SlurmBatchRequest, named: Callable[[str], str]) -> SlurmBatchRequest:
-    """A copy of the request with other names of its images.
+    """Returns a copy of the request with other names of its images.
 
     Args:
-        named: gives the new name of an image.
+        named: returns the new name of an image.
     """
     replicas = {}
     for name, replica in request.replicas.items():
@@ -275,7 +276,7 @@ def with_images(request: SlurmBatchRequest, named: Callable[[str], str]) -> Slur
 
 
 def check_role(role: Role, in_container: bool = False) -> None:
-    """Raises ``InvalidInput`` or ``UnsupportedRequest`` for what cannot run as it is written."""
+    """Raises ``InvalidInput`` or ``UnsupportedRequest`` for a role that cannot run."""
     if not role.name or not role.name.isprintable() or len(role.name) > _NAME_MAX:
         msg = (
             f"role name `{role.name!r:.80}` cannot be that of a job: use 1 to {_NAME_MAX} "
@@ -312,14 +313,14 @@ def _sbatch_opts(
     most, least = role.num_replicas, role.min_replicas or role.num_replicas
     opts: dict[str, str | None] = {"requeue": None, **_given(cfg, COMPONENT_OPTIONS)}
     if least < most:
-        # without the number of tasks Slurm takes the least number of nodes; how many tasks each
-        # node gets is left to the step, whose tasks are as many as the nodes then are
+        # without the number of tasks Slurm takes the least number of nodes; the step then has as
+        # many tasks as there are nodes
         opts |= {"nodes": f"{least}-{most}", "ntasks": str(most)}
     else:
         if most > 1:
             opts["nodes"] = str(most)
         opts["ntasks-per-node"] = "1"
-    # by task needs the number of tasks, which varies with that of nodes
+    # counting by task needs the number of tasks, which depends on that of nodes
     opts |= _sizes(role, nomem, gpus_by_node or least < most, given)
     if "gpus-per-task" in opts or "gpus-per-task" in given:
         opts["ntasks"] = str(most)
@@ -335,7 +336,7 @@ def _sbatch_opts(
 def _sizes(
     role: Role, nomem: bool, gpus_by_node: bool, given: Mapping[str, str | None]
 ) -> dict[str, str]:
-    """The sizes of a replica, without those that are given in another way."""
+    """Returns the sizes of a replica, without those given in another way."""
     resource = role.resource
     sizes = {
         "cpus-per-task": resource.cpu,
@@ -353,7 +354,7 @@ def _srun_opts(
     ends = ends_on_failure(cfg.get("on_failure"))
     spare = role.min_replicas is not None and role.min_replicas < role.num_replicas
     opts: dict[str, str | None] = {
-        # how long others may run on when a replica has ended; clusters have defaults of their own
+        # how long others may run after a replica has ended; the default depends on the cluster
         "wait": "60" if ends and not spare else "0",
         "kill-on-bad-exit": "1" if ends else "0",
     }

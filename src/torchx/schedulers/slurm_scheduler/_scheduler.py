@@ -39,7 +39,7 @@ class SlurmScheduler(MultiWorkspaceMixin, SingleQuestions, Scheduler[SlurmOpts])
     """Runs apps with sbatch and finds them again from any machine of the cluster.
 
     Args:
-        docker_client: for the ``docker`` workspace builder; made when it is needed.
+        docker_client: client for the ``docker`` workspace builder; created when needed.
     """
 
     features = SchedulerFeatures(
@@ -67,9 +67,9 @@ class SlurmScheduler(MultiWorkspaceMixin, SingleQuestions, Scheduler[SlurmOpts])
         return SlurmOpts.as_runopts()
 
     def workspace_builders(self) -> Mapping[str, WorkspaceMixin[Any]]:
-        """The builders by the value of ``workspace_type``, the default first."""
+        """Returns the builders by the value of ``workspace_type``, the default first."""
         if self._made_builders is None:
-            # they take longer to import than a status takes to show
+            # importing them takes longer than showing a status
             from torchx.workspace.dir_workspace import DirWorkspaceMixin
             from torchx.workspace.docker_workspace import DockerWorkspaceMixin
 
@@ -80,11 +80,11 @@ class SlurmScheduler(MultiWorkspaceMixin, SingleQuestions, Scheduler[SlurmOpts])
         return self._made_builders
 
     def _features_with(self, cfg: Any) -> SchedulerFeatures:
-        """With containers there are mounts; without, `check_role` says what they need."""
+        """Adds mounts for containers; without them, `check_role` explains what mounts need."""
         return replace(self.features, mounts=True)
 
     def _validate(self, app: AppDef, scheduler: str, cfg: object = None) -> None:
-        """A role without a resource is accepted: the cluster has defaults."""
+        """Accepts a role without a resource: the cluster has defaults."""
 
     def _pre_build_validate(self, app: AppDef, scheduler: str, cfg: Any) -> None:
         if isinstance(cfg, Mapping):
@@ -94,7 +94,7 @@ class SlurmScheduler(MultiWorkspaceMixin, SingleQuestions, Scheduler[SlurmOpts])
 
     def _submit_dryrun(self, app: AppDef, cfg: SlurmOpts) -> AppDryRunInfo[SlurmBatchRequest]:
         builder, _ = self.workspace_builder(cfg)
-        # the names of images that are to be pushed are put into the roles
+        # the names of images to push are set in the roles
         named = copy.copy(app)
         named.roles = [copy.copy(role) for role in app.roles]
         images = self.dryrun_push_images(named, cfg)
@@ -113,7 +113,7 @@ class SlurmScheduler(MultiWorkspaceMixin, SingleQuestions, Scheduler[SlurmOpts])
 
     @functools.cached_property
     def _apps(self) -> "Apps":
-        from ._apps import Apps  # all that submits, looks and reads: a dry run does none of it
+        from ._apps import Apps  # submits, queries and reads: a dry run does none of it
 
         return Apps()
 
@@ -121,7 +121,7 @@ class SlurmScheduler(MultiWorkspaceMixin, SingleQuestions, Scheduler[SlurmOpts])
         """Submits the job and returns its id.
 
         Raises:
-            JobStartError: if Slurm refuses it, with its own words.
+            JobStartError: if Slurm refuses it, with its message.
             BackendUnavailable: if Slurm cannot be reached.
             InvalidInput: if the job could not write into its directory.
         """
@@ -138,38 +138,38 @@ class SlurmScheduler(MultiWorkspaceMixin, SingleQuestions, Scheduler[SlurmOpts])
     # -- looking ----------------------------------------------------------------------------
 
     def look(self, app_id: str) -> AppSnapshot | None:
-        """The snapshot of a job, by Slurm and its own notes; ``None`` if it is unknown."""
+        """Returns the snapshot of a job from Slurm and its own notes; ``None`` if it is unknown."""
         return self._apps.look(app_id)
 
     def look_for_logs(self, app_id: str) -> AppSnapshot | None:
-        """A snapshot without a question to Slurm, where the notes of the job tell its roles."""
+        """Returns a snapshot without querying Slurm, if the notes of the job have its roles."""
         return self._apps.look_at_notes(app_id) or self.snapshot(app_id)
 
     def _cluster(self, app_id: str) -> str:
         return self._apps.cluster(app_id)
 
     def look_all(self, cfg: Mapping[str, CfgVal] | None = None) -> Iterable[AppSnapshot]:
-        """This user's jobs of TorchX in the last two weeks, the latest first."""
+        """Returns this user's TorchX jobs of the last two weeks, latest first."""
         return self._apps.look_all()
 
     def wait_for_change(self, app_id: str, timeout_s: float) -> None:
-        """Returns when the job noted something, or when Slurm may have news."""
+        """Returns when the job has new notes, or when Slurm may have changes."""
         self._apps.wait_for_change(app_id, timeout_s)
 
     def checkups(self, configured: "Configured | None" = None) -> "Sequence[Checkup]":
-        """What jobs here need."""
+        """Returns the checks of what jobs on Slurm need."""
         from ._checkups import checkups
 
         return checkups(configured)
 
     def cause_rules(self) -> "Sequence[Rule]":
-        """What the words of this backend mean."""
+        """Returns the rules for Slurm's messages."""
         from ._causes import RULES
 
         return RULES
 
     def refusal_rules(self) -> "Sequence[Rule]":
-        """What the words of this backend for refusing a launch mean."""
+        """Returns the rules for refusals by Slurm."""
         from ._causes import REFUSALS
 
         return REFUSALS
@@ -177,12 +177,12 @@ class SlurmScheduler(MultiWorkspaceMixin, SingleQuestions, Scheduler[SlurmOpts])
     # -- ending -----------------------------------------------------------------------------
 
     def end(self, snapshot: AppSnapshot) -> None:
-        """Asks Slurm for the end of the job."""
+        """Requests the end of the job from Slurm."""
         job_dir = snapshot.job_dir if isinstance(snapshot, SlurmSnapshot) else None
         _client.cancel([snapshot.app_id], job_dir.cluster if job_dir is not None else "")
 
     def look_many(self, app_ids: Sequence[str]) -> Mapping[str, AppSnapshot]:
-        """One question to squeue, and one to sacct about all that it does not know."""
+        """Queries squeue once, and sacct once for all that it does not know."""
         from ._apps import is_job_id
 
         ids = [app_id for app_id in dict.fromkeys(app_ids) if is_job_id(app_id)]
@@ -190,7 +190,7 @@ class SlurmScheduler(MultiWorkspaceMixin, SingleQuestions, Scheduler[SlurmOpts])
         return super().look_many(ids)
 
     def end_many(self, snapshots: Sequence[AppSnapshot]) -> Mapping[str, TorchXError]:
-        """One call of scancel for all; where it refuses, one for each, which tells which."""
+        """Calls scancel once for all; if it refuses, once for each, to find out which."""
         clusters: dict[str, list[AppSnapshot]] = {}
         for app in snapshots:
             clusters.setdefault(self._cluster(app.app_id), []).append(app)
@@ -203,16 +203,16 @@ class SlurmScheduler(MultiWorkspaceMixin, SingleQuestions, Scheduler[SlurmOpts])
         return errors
 
     def remove_many(self, snapshots: Sequence[AppSnapshot]) -> Mapping[str, TorchXError]:
-        """Slurm keeps what it keeps: those that run are ended."""
+        """Ends the running jobs; Slurm decides how long it keeps records."""
         return self.end_many([app for app in snapshots if not app.terminal])
 
     # -- inside a replica -------------------------------------------------------------------
 
     def execute(self, snapshot: AppSnapshot, replica: ReplicaSnapshot, request: ExecRequest) -> int:
-        """Runs a command in a step of its own, with the environment of the replica."""
+        """Runs a command in a separate step, with the environment of the replica."""
         from ._execute import execute
 
-        assert isinstance(snapshot, SlurmSnapshot)  # `look` makes no others
+        assert isinstance(snapshot, SlurmSnapshot)  # `look` creates no others
         return execute(snapshot, replica, request)
 
     # -- logs -------------------------------------------------------------------------------
@@ -220,19 +220,20 @@ class SlurmScheduler(MultiWorkspaceMixin, SingleQuestions, Scheduler[SlurmOpts])
     def read_logs(
         self, snapshot: AppSnapshot, replicas: Sequence[ReplicaKey], query: LogQuery
     ) -> Iterator[LogChunk]:
-        """Lines of all these replicas; they have no times, those of stdout come before stderr.
+        """Yields lines of all these replicas, without times; stdout comes before stderr.
 
-        While they are followed, they come as they are written.
+        While following, lines are yielded as they are written.
         """
         assert isinstance(snapshot, SlurmSnapshot)  # `look` makes no others
         return self._apps.read_logs(snapshot, replicas, query)
 
 
 def _copies_in(roles: list[Role], job_dir: str) -> dict[str, str]:
-    """By the names of roles, where those run whose workspace is not that of the ``job_dir`` itself.
+    """Returns the working directories of roles with another workspace than the ``job_dir``, by
+    name.
 
-    The images of roles that have a copy become absolute: the job runs in the ``job_dir``, where a
-    relative path is another one.
+    The images of roles with a copy become absolute paths: the job runs in the ``job_dir``, where a
+    relative path would be another one.
     """
     top = os.path.abspath(os.path.expanduser(job_dir))
     found = {}
@@ -247,12 +248,12 @@ def _copies_in(roles: list[Role], job_dir: str) -> dict[str, str]:
 
 
 def _is_copy(path: str) -> bool:
-    """True if it is that of a workspace which was built before, and its role made to have none."""
+    """Returns True for a copy of a workspace that was built before and removed from its role."""
     return os.path.isdir(path) and _copies.is_copy(path)
 
 
 def create_scheduler(
     session_name: str, docker_client: object = None, **kwargs: object
 ) -> SlurmScheduler:
-    """Makes the scheduler; unknown keywords are ignored, since all factories get the same."""
+    """Creates the scheduler; unknown keywords are ignored, because all factories get the same."""
     return SlurmScheduler(session_name, docker_client)

@@ -1,4 +1,4 @@
-"""States of Slurm in the words of TorchX; a job's records and notes as a snapshot of its app."""
+"""Maps Slurm's states, and converts the records and notes of a job to a snapshot."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -30,7 +30,7 @@ SLURM_STATES: Mapping[str, AppState] = {
     "REVOKED": AppState.FAILED,
     "SUSPENDED": AppState.PENDING,
     "TIMEOUT": AppState.FAILED,
-    # flags, which some versions tell in place of the state
+    # flags, which some versions report in place of the state
     "COMPLETING": AppState.RUNNING,
     "CONFIGURING": AppState.PENDING,
     "EXPEDITING": AppState.PENDING,
@@ -46,11 +46,11 @@ SLURM_STATES: Mapping[str, AppState] = {
     "STOPPED": AppState.PENDING,
     "UPDATE_DB": AppState.RUNNING,
 }
-"""States of Slurm in the words of TorchX; NeMo-Run looks for the first key that begins one."""
+"""Slurm's states; NeMo-Run searches for the first key that a state starts with."""
 
 
 def appstate_from_slurm_state(slurm_state: str) -> AppState:
-    """The state of TorchX; ``UNKNOWN`` for one that this version does not know.
+    """Returns TorchX's state; ``UNKNOWN`` for one that this version does not know.
 
     >>> appstate_from_slurm_state("CANCELLED by 1000"), appstate_from_slurm_state("COMPLETED+")
     (CANCELLED (6), SUCCEEDED (4))
@@ -60,12 +60,12 @@ def appstate_from_slurm_state(slurm_state: str) -> AppState:
 
 
 def get_appstate_from_job(job: Mapping[str, Any]) -> AppState:
-    """The state of a job of ``squeue --json``, a text up to 23.02 and a list later."""
+    """Returns the state of a job of ``squeue --json``, a string up to 23.02 and a list later."""
     return appstate_from_slurm_state(native_state(job))
 
 
 def native_state(job: Mapping[str, Any]) -> str:
-    """The state itself, without flags."""
+    """Returns the state itself, without flags."""
     state = job.get("job_state")
     if isinstance(state, list):
         state = state[0] if state else ""
@@ -73,13 +73,13 @@ def native_state(job: Mapping[str, Any]) -> str:
 
 
 class Component(NamedTuple):
-    """One component of a heterogeneous job, or a job of one component."""
+    """A component of a heterogeneous job, or a job of one component."""
 
     name: str
     """Name of the component: ``<role>-<digits>``."""
     state: AppState
     native: str = ""
-    """The state in Slurm's words."""
+    """The state as Slurm reports it."""
     reason: str = ""
     hosts: tuple[str, ...] = ()
     resource: Resource | None = None
@@ -88,12 +88,12 @@ class Component(NamedTuple):
 
     @property
     def known_reason(self) -> str:
-        """Slurm's word for why it waits or how it ended; empty if there is none."""
+        """Slurm's reason why it waits or how it ended; empty if there is none."""
         return "" if self.reason in ("None", "") else self.reason
 
     @property
     def role(self) -> str | None:
-        """Name of the role; ``None`` if it is no component of TorchX."""
+        """Name of the role; ``None`` if it is not a component of TorchX."""
         role, _, digits = self.name.rpartition("-")
         return role if role and digits.isascii() and digits.isdecimal() else None
 
@@ -122,12 +122,12 @@ class NativeJob(NamedTuple):
 
     @property
     def state(self) -> AppState:
-        """The state of the job by those of its components."""
+        """The state of the job, from those of its components."""
         return job_state(c.state for c in self.components)
 
 
 def job_state(states: Iterable[AppState]) -> AppState:
-    """State of a job by those of its components, by Slurm's word alone.
+    """Derives the state of a job from those of its components, as Slurm reports them.
 
     >>> job_state([AppState.SUCCEEDED, AppState.FAILED, AppState.RUNNING])
     RUNNING (3)
@@ -148,7 +148,7 @@ def job_state(states: Iterable[AppState]) -> AppState:
 
 
 class JobView(NamedTuple):
-    """All that is known of a job: its native record, and what it noted itself."""
+    """The native record of a job, and its own notes."""
 
     app_id: str
     native: NativeJob | None
@@ -156,11 +156,11 @@ class JobView(NamedTuple):
     job_dir: JobDir | None = None
     record: JobRecord | None = None
     words: str = ""
-    """Slurm's messages where the job runs, of one that failed before a replica did."""
+    """Slurm's messages from the output of a job that failed before a replica did."""
 
     @property
     def state(self) -> AppState:
-        """State of the job, by Slurm's word; by its own where Slurm has forgotten it."""
+        """The job's state as Slurm reports it; from its own notes if Slurm has forgotten it."""
         if self.native is not None:
             return self.native.state
         if self.notes is not None and self.notes.end is not None:
@@ -169,7 +169,7 @@ class JobView(NamedTuple):
 
     @property
     def restarts(self) -> bool:
-        """True if a failure of this attempt is followed by another attempt."""
+        """True if a failure of this attempt is retried."""
         notes, record = self.notes, self.record
         if notes is None or record is None or notes.killed or notes.end is not None:
             return False
@@ -178,15 +178,15 @@ class JobView(NamedTuple):
 
 @light_dataclass(frozen=True)
 class SlurmSnapshot(AppSnapshot):
-    """The snapshot of a job, with the place of its files."""
+    """The snapshot of a job, with the location of its files."""
 
     job_dir: JobDir | None = None
     groups: Mapping[str, int] = field(default_factory=dict)
-    """Which component of the job each role is, by its name; empty if there is only one."""
+    """Index of each role's component, by role name; empty if there is only one."""
 
 
 def snapshot(view: JobView) -> SlurmSnapshot:
-    """The snapshot of a job."""
+    """Builds the snapshot of a job."""
     roles = _roles(view)
     replicas = [replica for i, role in enumerate(roles) for replica in _replicas(view, i, role)]
     restarts = view.native.restarts if view.native is not None else -1
@@ -277,7 +277,7 @@ def _replicas(view: JobView, index: int, role: Role) -> Iterator[ReplicaSnapshot
 def _outcome(
     view: JobView, key: Key, component: "Component | None"
 ) -> tuple[AppState, int | None, str]:
-    """State, exit code and reason of a replica."""
+    """Returns state, exit code and reason of a replica."""
     notes = view.notes or JobNotes()
     code = notes.codes.get(key)
     if code is None:
@@ -286,7 +286,7 @@ def _outcome(
         return AppState.SUCCEEDED, 0, ""
     reason = _memory(component) if from_shell(code) == -9 else ""
     if view.restarts:
-        state = AppState.PENDING  # the whole job starts again
+        state = AppState.PENDING  # the whole job is retried
     elif notes.was_ended(key):
         state = AppState.CANCELLED
     else:
@@ -297,7 +297,7 @@ def _outcome(
 def _outcome_by_job(
     view: JobView, index: int, component: "Component | None"
 ) -> tuple[AppState, int | None, str]:
-    """Of a replica that noted nothing: what its component and its step tell."""
+    """Returns the outcome of a replica without notes, from its component and step."""
     state, native, reason = view.state, "", ""
     if component is not None:
         state, native, reason = component.state, component.native, component.known_reason
@@ -321,7 +321,7 @@ def _memory(component: "Component | None") -> str:
 
 
 def _host(k: int, replicas: int, hosts: Sequence[str]) -> str:
-    """The host of a replica; empty if several share hosts and it is not known which.
+    """Returns the host of a replica; empty if several share hosts and it is unknown.
 
     >>> _host(3, 4, ["n1"]), _host(1, 2, ["n1", "n2"]), _host(1, 4, ["n1", "n2"])
     ('n1', 'n2', '')
@@ -357,7 +357,7 @@ _REASONS = {
 
 
 def _message(view: JobView, replicas: Sequence[ReplicaSnapshot]) -> str:
-    """Slurm's words for the states of the components, and what becomes of a failure."""
+    """Returns Slurm's reasons for the states of components, and whether a failure is retried."""
     found = []
     failures = [r for r in replicas if r.state is AppState.PENDING and r.exit_code]
     failed = min(failures, key=lambda replica: replica.ended_ns or 0, default=None)

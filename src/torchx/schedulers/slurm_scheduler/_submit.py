@@ -1,4 +1,4 @@
-"""Submits a job exactly once, whatever becomes of the answer of ``sbatch``."""
+"""Submits a job exactly once, even if the answer of ``sbatch`` is lost."""
 
 import re
 import time
@@ -23,11 +23,11 @@ logger = get_logger(__name__)
 
 SBATCH_TIMEOUT_S = 300.0
 LOOKS_S = 2.0
-"""How long a job is looked for that the controller has probably not taken."""
+"""Seconds to look for a job that the controller has probably not accepted."""
 UNKNOWN_WORDS_S = 10.0
-"""The same of a job that sbatch says it could not submit, for a reason that is not known here."""
+"""Seconds to look for a job that sbatch could not submit, for an unknown reason."""
 LATE_JOB_S = 30.0
-"""How long a job is looked for that the controller may be about to take."""
+"""Seconds to look for a job that the controller may be about to accept."""
 
 _NOT_ARRIVED = "(?i)unable to contact|connection refused|standby"
 _UNCONFIGURED = "(?i)fetch_config|configuration source|unable to process configuration file"
@@ -38,14 +38,14 @@ _REFUSAL = (
     "refused|line breaks|unable to open|must be|requires?|ambiguous|empty|not found|too many|"
     "too large"
 )
-"""Slurm's words for what is wrong with a job itself, so that it cannot run."""
+"""Slurm's messages for an invalid job, which was therefore not submitted."""
 
 
 def submit(command: list[str], token: str) -> tuple[str, str]:
-    """Id and cluster (often empty) of the job that the command submits, never twice.
+    """Submits a job, never twice; returns its id and cluster (often empty).
 
-    The job carries the token: where the answer of sbatch is lost, the job is looked for before
-    anything is tried again.
+    The job carries the token: if the answer of sbatch is lost, the job is looked for before a
+    retry.
 
     Raises:
         JobStartError: if Slurm refuses the job.
@@ -69,7 +69,7 @@ def submit(command: list[str], token: str) -> tuple[str, str]:
             logger.info("the answer of sbatch was lost (%s), the job is `%s`", words, found)
             return found, ""
         if arrived:
-            break  # it may still be on its way: to submit again could make a second job
+            break  # it may still be on its way: a retry could create a second job
         if pause_s is not None:
             time.sleep(pause_s)
     msg = (
@@ -82,7 +82,7 @@ def submit(command: list[str], token: str) -> tuple[str, str]:
 def _check_refusal(err: CommandFailed, token: str) -> None:
     """Raises if there is no job for sure.
 
-    Of words that this version does not know it is not believed before squeue knows no such job.
+    For an unknown message, squeue is queried first.
 
     Raises:
         JobStartError: if Slurm refused the job.
@@ -106,19 +106,19 @@ def _find_again(token: str, words: str, arrived: bool) -> str | None:
         return find_token(token, words, LATE_JOB_S)
     try:
         return find_token(token, words, 0.0)
-    except BackendUnavailable:  # as was to be expected
+    except BackendUnavailable:  # as expected
         return None
 
 
 def find_token(token: str, why: str, within_s: float) -> str | None:
-    """Id of the job that carries the token; ``None`` if squeue knows none.
+    """Returns the id of the job with the token; ``None`` if squeue knows none.
 
     Args:
-        why: what sbatch said, for the message.
-        within_s: how long the job may take to appear; it is looked for less and less often.
+        why: sbatch's message, for our error.
+        within_s: seconds that the job may take to appear; the pauses between queries grow.
 
     Raises:
-        BackendUnavailable: if squeue cannot be reached, so that nobody can tell.
+        BackendUnavailable: if squeue cannot be reached, so that this is unknown.
     """
     deadline = time.monotonic() + within_s
     pause_s = MIN_INTERVAL_S
@@ -147,7 +147,7 @@ def find_token(token: str, why: str, within_s: float) -> str | None:
 
 
 def parse_job_id(stdout: str) -> tuple[str, str]:
-    """Id and cluster in what ``sbatch --parsable`` prints.
+    """Parses id and cluster from the output of ``sbatch --parsable``.
 
     >>> parse_job_id("1234;blue"), parse_job_id("1234")
     (('1234', 'blue'), ('1234', ''))
@@ -160,15 +160,15 @@ def parse_job_id(stdout: str) -> tuple[str, str]:
 
 
 def temporary_folder() -> AbstractContextManager[str]:
-    """A folder for the script of a job without a ``job_dir``."""
-    import tempfile  # 3 ms that commands which submit nothing do not pay
+    """Returns a folder for the script of a job without a ``job_dir``."""
+    import tempfile  # 3 ms saved for commands that submit nothing
 
     return tempfile.TemporaryDirectory(prefix="torchx-sbatch-")
 
 
 @contextmanager
 def undone_by_signals(token: str) -> Iterator[None]:
-    """Ends the job that is submitted inside if SIGINT or SIGTERM comes before all is done."""
+    """Ends the job submitted inside if SIGINT or SIGTERM arrives before everything is done."""
     with sigterm_raises():
         try:
             yield
@@ -179,7 +179,7 @@ def undone_by_signals(token: str) -> Iterator[None]:
 
 
 def _take_back(token: str) -> None:
-    """Ends the job that was submitted, if it was."""
+    """Ends the job if it was submitted."""
     try:
         found = find_token(token, "interrupted", LOOKS_S)
         if found is not None:

@@ -1,4 +1,4 @@
-"""What happens when the backend refuses, is away or is missing, and how often it is asked."""
+"""Tests with a backend that refuses, is away or is missing, and of the number of queries."""
 
 import io
 import re
@@ -27,7 +27,7 @@ AWKWARD_NAMES = ["a.b", "a-b", "A_B", "x" * 70 + "1", "x" * 70 + "2"]
 
 
 class FaultContract(ContractParts):
-    """A backend that does not do as it is told.
+    """Tests with a failing backend.
 
     A scheduler's test class defines the fixtures that break its backend; without one, its rows are
     skipped and say so.
@@ -73,7 +73,7 @@ class FaultContract(ContractParts):
 
     @pytest.fixture
     def queries(self) -> "Callable[[], int]":
-        """How many questions and orders the backend has got so far, log streams apart."""
+        """Returns the number of requests that the backend has received, without log streams."""
         pytest.skip("the tests of this scheduler define no fixture `queries`")
 
     # -- the backend is away ----------------------------------------------------------------
@@ -319,7 +319,7 @@ class FaultContract(ContractParts):
     def queries_of_verbs(
         self, jobs: Jobs, queries: "Callable[[], int]", ends: str, replicas: int
     ) -> dict[str, int]:
-        """How often each verb asks the backend about an app of so many replicas that run."""
+        """Returns the requests of each method for an app with that many running replicas."""
         scheduler = jobs.scheduler
         runner = runner_of(scheduler)  # not closed: that would close the scheduler
         script = f"echo {macros.replica_id}; {FOREVER}"
@@ -345,18 +345,18 @@ class FaultContract(ContractParts):
 
 
 def has_ended(found: DescribeAppResponse | None) -> bool:
-    """Whether nothing runs any more; ``None``: the app is unknown."""
+    """Returns True if no replica runs any more, or the app is unknown (``None``)."""
     return found is None or is_terminal(found.state)
 
 
 def all_run(found: DescribeAppResponse) -> bool:
-    """Whether every replica runs, as far as it is told."""
+    """Returns True if every replica is reported as running."""
     states = [replica.state for role in found.roles_statuses for replica in role.replicas]
     return found.state is AppState.RUNNING and all(s is AppState.RUNNING for s in states)
 
 
 def fails(look: Callable[[str], object], app_id: str) -> bool:
-    """Whether the backend is noticed to be away."""
+    """Returns True if the outage of the backend is detected."""
     try:
         look(app_id)
     except BackendUnavailable:

@@ -17,7 +17,7 @@ ODD = 'it\'s "x" $HOME\n y'
 
 
 class Executed:
-    """How a command ended, and what it printed."""
+    """The exit code and output of a command."""
 
     def __init__(self, code: int, out: bytes, err: bytes) -> None:
         self.code = code
@@ -26,14 +26,14 @@ class Executed:
 
 
 class InsideContract(ContractParts):
-    """What is done in replicas that run."""
+    """Tests of commands and ports in running replicas."""
 
     no_commands: str = ""
     """Why a stand-in for a backend cannot run commands; empty if it can."""
 
     @pytest.fixture
     def folder(self, tmp_path: Path) -> Path:
-        """Where the input and output of commands are kept."""
+        """Folder for the input and output of commands."""
         made = tmp_path / "inside"
         made.mkdir()
         return made
@@ -139,7 +139,7 @@ def execute(
 
 
 def started(jobs: Jobs, app_id: str, role: str, k: int) -> "tuple[AppSnapshot, ReplicaSnapshot]":
-    """The replica, once its program has begun."""
+    """Returns the replica once its program has started."""
 
     def running() -> "tuple[AppSnapshot, ReplicaSnapshot] | None":
         snapshot = jobs.scheduler.snapshot(app_id)
@@ -154,12 +154,12 @@ def started(jobs: Jobs, app_id: str, role: str, k: int) -> "tuple[AppSnapshot, R
 
 
 def _printed(jobs: Jobs, app_id: str, role: str, k: int) -> bool:
-    """Whether its program has begun: a state may be reported before that."""
+    """Returns True if its program has started: a state may be reported before that."""
     return not jobs.scheduler.features.logs or bool(jobs.lines(app_id, role, k))
 
 
 class Terminal:
-    """A terminal that nobody looks at, and what is shown there."""
+    """A pseudo-terminal, and its output."""
 
     ROWS, COLUMNS = 33, 111
 
@@ -174,11 +174,11 @@ class Terminal:
 
     @property
     def text(self) -> str:
-        """What is shown so far."""
+        """The output so far."""
         return self._shown.decode(errors="replace")
 
     def resize(self, rows: int, columns: int) -> None:
-        """Gives it another size."""
+        """Sets its size."""
         import fcntl
         import struct
         import termios
@@ -186,11 +186,11 @@ class Terminal:
         fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def type(self, text: str) -> None:
-        """Presses keys."""
+        """Types a text."""
         os.write(self._master, text.encode())
 
     def close(self) -> str:
-        """Turns it off; gives what was shown."""
+        """Closes it; returns its output."""
         os.close(self.slave)
         self._reader.join(10)
         os.close(self._master)

@@ -77,7 +77,7 @@ with get_runner() as runner:
 
 @dataclass(frozen=True)
 class Way:
-    """How a launcher launches: by the command line or the library, to stay with the app or not."""
+    """A way to launch: by command line or library, attached or detached."""
 
     command_line: bool
     stays: bool
@@ -88,7 +88,7 @@ WAYS = tuple(Way(command_line, stays) for command_line in (False, True) for stay
 
 @dataclass(frozen=True)
 class Trial:
-    """One launch that was struck.
+    """One interrupted launch.
 
     Args:
         name: that of its app, which no other has.
@@ -110,7 +110,7 @@ class InterruptionContract(ContractParts):
     """How many launches are struck by each kind of interruption."""
 
     def can_run(self, native: str) -> bool:
-        """Whether a native object may run anything; others may stay where a launcher was killed."""
+        """Returns True if a native object may run anything; others may remain after a kill."""
         return True
 
     @pytest.fixture
@@ -208,7 +208,7 @@ class InterruptionContract(ContractParts):
 
 
 class Watcher:
-    """A command in a process of its own, whose output can be read while it runs."""
+    """A command in its own process, whose output can be read while it runs."""
 
     def __init__(self, folder: Path, command: list[str]) -> None:
         folder.mkdir()
@@ -234,21 +234,21 @@ class Watcher:
         return (self._folder / "out").read_text()
 
     def err(self) -> str:
-        """What it has said so far."""
+        """Its standard error so far."""
         return (self._folder / "err").read_text()
 
     def end(self, timeout_s: float) -> int:
-        """Waits for its end; gives its exit code."""
+        """Waits for its end; returns its exit code."""
         return self._process.wait(timeout_s)
 
 
 def environment() -> dict[str, str]:
-    """That of this process, with all places that it imports from."""
+    """Returns the environment of this process, with all its import paths."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
 
 
 def rows_of(scheduler: Scheduler[Any], names: Collection[str]) -> list[ListAppResponse]:
-    """What the scheduler lists of the apps with these names."""
+    """Returns the scheduler's rows of the apps with these names."""
     return [row for row in scheduler.list() if any(n in row.app_id + row.name for n in names)]
 
 

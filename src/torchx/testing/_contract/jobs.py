@@ -1,4 +1,4 @@
-"""What all parts of the suite share: the fixtures, and jobs that are waited for and cleaned up."""
+"""The base of all parts of the suite: fixtures, and jobs that are awaited and cleaned up."""
 
 import json
 import time
@@ -109,7 +109,7 @@ class Jobs:
         return app_id
 
     def describe(self, app_id: str) -> DescribeAppResponse:
-        """What the scheduler says of an app that must be known to it."""
+        """Returns the description of an app, which must be known."""
         found = self.scheduler.describe(app_id)
         assert found is not None, f"`{app_id}` is unknown to the scheduler that started it"
         return found
@@ -193,7 +193,7 @@ class ContractParts:
 
     @pytest.fixture
     def resource(self) -> Resource:
-        """What every replica asks for."""
+        """The resource of every replica."""
         return Resource(cpu=1, gpu=0, memMB=64)
 
     @pytest.fixture
@@ -203,7 +203,7 @@ class ContractParts:
 
     @pytest.fixture
     def other_scheduler(self) -> Scheduler[Any]:
-        """What another process would create, for a scheduler that declares ``durable``."""
+        """The scheduler as another process would create it, for one that declares ``durable``."""
         msg = f"`{type(self).__name__}` must define a fixture `other_scheduler`"
         raise NotImplementedError(msg)
 

@@ -36,7 +36,7 @@ print(json.dumps([sys.argv[1:], [os.environ[name] for name in ("ID", "K", "ROOT"
 
 
 class LifeContract(ContractParts):
-    """What becomes of an app."""
+    """Tests of the life of an app."""
 
     # -- states -----------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ for i in range(20000):
 
 
 class LogContract(ContractParts):
-    """What ``log_iter`` gives; with logs undeclared, that it is refused."""
+    """Tests of ``log_iter``; without declared logs, that it is refused."""
 
     def test_logs_are_given_or_refused_at_the_call(
         self, scheduler: Scheduler[Any], jobs: Jobs

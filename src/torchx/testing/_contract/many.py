@@ -8,7 +8,7 @@ from torchx.testing._contract.jobs import NO_SUCH_APP, ContractParts, Jobs
 
 
 class ManyContract(ContractParts):
-    """What the hooks for many apps promise."""
+    """Tests of the hooks for many apps."""
 
     def test_many_apps_are_looked_at_ended_and_removed(self, jobs: Jobs) -> None:
         if type(jobs.scheduler).look is Scheduler.look:

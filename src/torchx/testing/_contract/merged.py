@@ -20,7 +20,7 @@ ORDER_TOLERANCE_S = 0.5
 
 
 class MergedLogContract(ContractParts):
-    """What ``log_blocks`` and ``verify_logs`` give, or that they are refused at the call."""
+    """Tests of ``log_blocks`` and ``verify_logs``, or that they are refused at the call."""
 
     def test_blocks_of_all_replicas_come_in_the_order_of_time_where_lines_have_one(
         self, scheduler: Scheduler[Any], jobs: Jobs
@@ -122,6 +122,6 @@ class MergedLogContract(ContractParts):
 
 
 def refuses(scheduler: Scheduler[Any], method: str) -> bool:
-    """Whether the scheduler defines neither the method nor the hook behind it."""
+    """Returns True if the scheduler defines neither the method nor its hook."""
     hooks = {"log_blocks": ("log_blocks", "read_logs"), "verify_logs": ("verify_logs",)}[method]
     return all(getattr(type(scheduler), name) is getattr(Scheduler, name) for name in hooks)

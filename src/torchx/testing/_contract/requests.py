@@ -16,7 +16,7 @@ from torchx.testing._contract.jobs import APP, REFUSED, WORKER, ContractParts, J
 
 
 class RequestContract(ContractParts):
-    """What a dry run does and does not."""
+    """Tests of dry runs."""
 
     def test_dryrun_leaves_the_app_alone(
         self, scheduler: Scheduler[Any], opts: dict[str, CfgVal], jobs: Jobs

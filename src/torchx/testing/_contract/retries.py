@@ -10,7 +10,7 @@ from torchx.testing._contract.jobs import APP, REFUSED, ContractParts, Jobs
 
 
 class RetryContract(ContractParts):
-    """How ``max_retries`` and ``retry_policy`` of a role are honoured."""
+    """Tests of ``max_retries`` and ``retry_policy``."""
 
     def test_a_policy_that_is_not_declared_is_refused(
         self, scheduler: Scheduler[Any], opts: dict[str, CfgVal], jobs: Jobs

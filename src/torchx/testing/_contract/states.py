@@ -1,4 +1,4 @@
-"""One meaning of state, exit code and first failure on all schedulers."""
+"""Tests of states, exit codes and first failures, the same on all schedulers."""
 
 import json
 import re
@@ -231,7 +231,7 @@ class StateContract(ContractParts):
         assert jobs.failed(app_id) == []
 
     def has_option(self, scheduler: Scheduler[Any], name: str) -> bool:
-        """Whether the scheduler has that option."""
+        """Returns True if the scheduler has that option."""
         return any(option == name for option, _ in scheduler.run_opts())
 
     def need_option(self, scheduler: Scheduler[Any], name: str) -> None:

@@ -1,6 +1,6 @@
-"""How the fsspec tracker writes: each file whole or not at all, and none over another.
+"""File access of the fsspec tracker: files are written atomically and never overwritten.
 
-Local files go past fsspec, which takes several times as long; both ways give the same files.
+Local files bypass fsspec, which takes several times as long; both ways write the same files.
 """
 
 import os
@@ -25,7 +25,7 @@ _FIRST_PAUSE_S = 0.01
 
 
 class Files(Protocol):
-    """What the tracker needs of a file system; paths are without a protocol."""
+    """The operations that the tracker needs of a file system; paths have no protocol."""
 
     def exists(self, path: str) -> bool: ...
 
@@ -43,7 +43,7 @@ class Files(Protocol):
 
 
 def files_of(fs: "AbstractFileSystem") -> Files:
-    """The fastest way to the files of a file system."""
+    """Returns the fastest implementation for a file system."""
     from fsspec.implementations.local import LocalFileSystem
 
     if type(fs) is LocalFileSystem and os.name == "posix":
@@ -56,7 +56,7 @@ _last_lock = threading.Lock()
 
 
 def generate_filename() -> str:
-    """The time in ns, later at every call of this process."""
+    """Returns the time in ns, strictly increasing within this process."""
     global _last_ns
     with _last_lock:
         _last_ns = max(time.time_ns(), _last_ns + 1)
@@ -108,9 +108,9 @@ class LocalFiles:
             except FileNotFoundError:
                 os.makedirs(folder, exist_ok=True)
                 continue
-            # from here on the name is ours: whoever had it before has given it to its file
+            # from here on the name is ours: an earlier owner has renamed it to its file
             try:
-                taken = os.access(target, os.F_OK)  # no exception for what is not there
+                taken = os.access(target, os.F_OK)  # no exception if it does not exist
                 if not taken:
                     write_all(number, data)
                     self._rename(temporary, target)
@@ -139,7 +139,9 @@ class LocalFiles:
             os.makedirs(folder, exist_ok=True)
             number = os.open(path, flags, 0o666)
         with open(number, "r+b", buffering=0) as f:
-            wait_for_lock(number)  # until it is closed; without, a line may only be there twice
+            wait_for_lock(
+                number
+            )  # until it is closed; without a lock, a line may at worst be there twice
             text = f.read().decode("utf-8", errors="replace")
             added = _line_to_add(text, line)
             if added:
@@ -147,10 +149,10 @@ class LocalFiles:
 
 
 def _read_whole(path: str) -> bytes:
-    """What ``open(path, "rb").read()`` gives, in a third of the time for small files.
+    """Returns ``open(path, "rb").read()``, in a third of the time for small files.
 
     Raises:
-        OSError: also for what is no file, such as a pipe, which is not waited for.
+        OSError: also for anything but a file, such as a pipe, which is not waited for.
     """
     number = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
@@ -166,7 +168,7 @@ def _read_whole(path: str) -> bytes:
 
 
 def _line_to_add(text: str, line: str) -> str:
-    """What to append so that the text has the line."""
+    """Returns the text to append so that the file contains the line."""
     lines = text.split("\n")
     if len(lines) > 1 and not lines[-1]:
         del lines[-1]
@@ -178,10 +180,10 @@ def _line_to_add(text: str, line: str) -> str:
 class RemoteFiles:
     """Files of any other file system, most of which store objects whole.
 
-    Lines are added by reading and writing the object, without a lock: what one writes, another who
-    has read before may write over. So each line is first noted in an object of its own, below
-    ``{folder}.lines/{name}/``, and nobody is done before the object has all lines that are noted
-    there. Whoever is last to write puts back what was lost.
+    Lines are added by reading and writing the object, without a lock, so that concurrent writers
+    may overwrite each other's lines. Each line is therefore first stored in an object of its own,
+    below ``{folder}.lines/{name}/``, and a writer returns only when the shared object has all lines
+    stored there. The last writer restores what was lost.
     """
 
     def __init__(self, fs: "AbstractFileSystem") -> None:
@@ -233,17 +235,19 @@ class RemoteFiles:
                 time.sleep(pause_s)
                 pause_s = min(2 * pause_s, 1.0)
                 text = self._read(path)
-        logger.warning("`%s` may not be noted in `%s`: others keep writing it", line, path)
+        logger.warning("`%s` may be missing in `%s`: others keep writing it", line, path)
 
     def _with_lines(self, text: str, noted: str, line: str) -> str:
-        """The text with the line and with all that are noted."""
+        """Returns the text with the line and with all stored lines."""
         text += _line_to_add(text, line)
         known = {_line_id(line.strip()) for line in text.split("\n")}
         for name in (_name(info) for info in self._list(noted) if info["type"] == "file"):
             if name in known:
                 continue
             other = self._read(f"{noted}/{name}")
-            if _line_id(other) == name:  # else it is still being written, by one who looks later
+            if (
+                _line_id(other) == name
+            ):  # else it is still being written, by a writer that checks later
                 text += _line_to_add(text, other)
         return text
 
@@ -256,7 +260,7 @@ class RemoteFiles:
 
 
 def _line_id(line: str) -> str:
-    """What the line is noted under, the same for all writers."""
+    """Returns the name under which the line is stored, the same for all writers."""
     return uuid.uuid5(uuid.NAMESPACE_OID, line).hex
 
 

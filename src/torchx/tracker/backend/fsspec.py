@@ -5,9 +5,9 @@ Below the root, with ``enc`` for Base32 of the ASCII text:
     {enc(run_id)}/metadata/{time_ns}          {"metadata": {...}}                   per call
     {enc(run_id)}/artifacts/{time_ns}         {"name", "path", "metadata"}          per call
     {enc(run_id)}/sources/{enc(source_id)}    names of artifacts, one a line; a blank one for none
-    {enc(run_id)}/descendants/{enc(child)}    likewise, written by the child
+    {enc(run_id)}/descendants/{enc(child)}    as for sources, written by the child
 
-Other file systems than local ones have no locks, and writers there keep each line once more:
+File systems other than local ones have no locks; writers there store each line once more:
 
     {enc(run_id)}/sources.lines/{enc(source_id)}/{hash}    also descendants.lines; readers skip it
 
@@ -67,7 +67,7 @@ def _decode(name: str) -> str:
 
 
 class _PathBuilder:
-    """Where things are.
+    """Builds the paths of a run's files.
 
     Args:
         root_dir: as it was given.
@@ -112,7 +112,7 @@ class FsspecTracker(TrackerBase):
         return f"<FsspecTracker: root_path={self._path_builder.root_dir}>"
 
     def add_metadata(self, run_id: str, **kwargs: object) -> None:
-        """Notes values by name.
+        """Records values by name.
 
         Raises:
             TypeError: for a value that JSON has no form for.
@@ -140,7 +140,7 @@ class FsspecTracker(TrackerBase):
         return {artifact.name: artifact for artifact in entries}
 
     def add_source(self, run_id: str, source_id: str, artifact_name: str | None = None) -> None:
-        """Notes a source, also at the source itself if it is a run that is tracked here.
+        """Records a source, also at the source itself if it is a run tracked here.
 
         Blanks around the name of the artifact are left out.
 
@@ -207,7 +207,7 @@ class FsspecTracker(TrackerBase):
                 continue
             lines = data.decode("utf-8", errors="replace").split("\n")
             if len(lines) > 1 and not lines[-1]:
-                del lines[-1]  # what stands behind the last line break
+                del lines[-1]  # the text after the last line break
             for line in dict.fromkeys(line.strip() for line in lines):
                 yield TrackerSource(linked, line or None)
 
@@ -242,7 +242,7 @@ def _report(path: str, why: str) -> None:
 
 
 def _read_config(path: str) -> Mapping[str, Any]:
-    """Reads ``key=value`` lines; a dotted key makes nested dicts. All values are text."""
+    """Reads ``key=value`` lines; dotted keys give nested dicts. All values are text."""
     import fsspec
 
     config: dict[str, Any] = {}
@@ -279,15 +279,15 @@ def _insert(config: dict[str, Any], key: str, value: str, path: str) -> None:
 
 
 def create(config_file: str | None) -> TrackerBase:
-    """A tracker as a config file describes it.
+    """Creates the tracker that a config file describes.
 
-    ``protocol`` and ``root_path`` are needed; everything else goes to the file system.
+    ``protocol`` and ``root_path`` are required; all other keys are passed to the file system.
 
     Args:
         config_file: path or URL.
 
     Raises:
-        ValueError: if the file does not say what is needed.
+        ValueError: if the file lacks a required key.
         AssertionError: if ``root_path`` does not exist.
     """
     if not config_file:

@@ -1,4 +1,4 @@
-"""Log-ins of the user's Docker configuration, and the ways in which registries ask for them."""
+"""Log-ins from the user's Docker configuration, and the challenges of registries."""
 
 import base64
 import binascii
@@ -22,7 +22,7 @@ _HELPER_TIMEOUT_S = 60
 
 @dataclass(frozen=True)
 class Credentials:
-    """The log-in to one registry, by ``identity_token`` instead of a password where it is set."""
+    """The log-in to one registry; an ``identity_token`` replaces the password."""
 
     username: str = ""
     password: str = ""
@@ -32,21 +32,21 @@ class Credentials:
         return f"Credentials(username={self.username!r}, ...)"
 
     def basic(self) -> str:
-        """Value of the header ``Authorization`` with name and password."""
+        """Returns the header ``Authorization`` for name and password."""
         pair = f"{self.username}:{self.password}".encode()
         return "Basic " + base64.b64encode(pair).decode()
 
 
 @dataclass(frozen=True)
 class Challenge:
-    """A log-in that a registry asks for: ``WWW-Authenticate`` of its answer 401."""
+    """A registry's request for a log-in: ``WWW-Authenticate`` of its answer 401."""
 
     scheme: str
     params: Mapping[str, str]
 
 
 def parse_challenges(header: str) -> list[Challenge]:
-    """Reads ``Bearer realm="https://…",service="…"``; several may stand in one header."""
+    """Parses ``Bearer realm="https://…",service="…"``; one header may hold several."""
     found: list[tuple[str, dict[str, str]]] = []
     pattern = r'([A-Za-z0-9_-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))|([A-Za-z][A-Za-z0-9-]*)'
     for name, quoted, plain, scheme in re.findall(pattern, header):
@@ -60,7 +60,7 @@ def parse_challenges(header: str) -> list[Challenge]:
 def token_request(
     realm: str, service: str | None, scopes: Sequence[str], credentials: Credentials | None
 ) -> Request:
-    """The request for a token of the server that a registry named.
+    """Returns the request for a token from the server that a registry named.
 
     https://distribution.github.io/distribution/spec/auth/token/
     """
@@ -85,10 +85,10 @@ def token_request(
 
 
 def find_credentials(host: str, env: Mapping[str, str] = os.environ) -> Credentials | None:
-    """How to log in to a registry: as ``docker login`` left it, or with a token of AWS for ECR.
+    """Finds the log-in to a registry: from ``docker login``, or a token of AWS for ECR.
 
     Returns:
-        ``None`` if nothing is known: the registry is then asked anonymously.
+        ``None`` if there is none: requests are then anonymous.
 
     Raises:
         InvalidInput: if Docker's configuration cannot be read, or a credential helper of it fails.
@@ -98,16 +98,16 @@ def find_credentials(host: str, env: Mapping[str, str] = os.environ) -> Credenti
 
 
 def aws_credentials(host: str) -> Credentials | None:
-    """A log-in that AWS gives for its own registries; ``None`` for any other."""
+    """Requests a log-in from AWS for its own registries; ``None`` for any other."""
     region = region_of(host)
     return None if region is None else Credentials(*request_login(host, region))
 
 
 def configured_credentials(host: str, env: Mapping[str, str] = os.environ) -> Credentials | None:
-    """Reads how to log in to a registry from Docker's ``config.json``, as ``docker login`` left it.
+    """Reads the log-in to a registry from Docker's ``config.json``, written by ``docker login``.
 
     Returns:
-        ``None`` if nothing is known.
+        ``None`` if there is none.
 
     Raises:
         InvalidInput: if the file cannot be read, or a credential helper of it fails.
@@ -159,7 +159,7 @@ def _mapping(config: Mapping[str, Any], key: str, path: str) -> dict[str, Any]:
 
 
 def _host_of(key: str) -> str:
-    """Host of a key of ``auths``: keys may be URLs."""
+    """Returns the host of a key of ``auths``: keys may be URLs."""
     host = re.sub(r"^https?://", "", key).partition("/")[0]
     return DOCKER_HUB if host in ("index.docker.io", "registry-1.docker.io") else host
 
@@ -183,7 +183,7 @@ def _from_entry(entry: Mapping[str, Any], key: str, path: str) -> Credentials | 
 
 
 def _ask_helper(name: str, server: str, path: str, env: Mapping[str, str]) -> Credentials | None:
-    """Runs ``docker-credential-NAME get``; gives ``None`` if it knows nothing of the server."""
+    """Runs ``docker-credential-NAME get``; ``None`` if it does not know the server."""
     import shutil
     import subprocess
 

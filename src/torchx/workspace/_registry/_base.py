@@ -44,7 +44,7 @@ class BaseImage:
 
     @property
     def working_dir(self) -> str:
-        """Absolute path where the workspace goes."""
+        """Absolute path of the workspace in the image."""
         settings = json.loads(self.config).get("config") or {}
         return posixpath.normpath(posixpath.join("/", settings.get("WorkingDir") or "/"))
 
@@ -52,7 +52,7 @@ class BaseImage:
 def fetch_base(
     reference: Reference, cache: Cache, platform: str | None = None, retries: "Retry | None" = None
 ) -> BaseImage:
-    """Asks the registry for an image; what is in the cache is not fetched again.
+    """Fetches an image's manifest and configuration; cached parts are not fetched again.
 
     Args:
         platform: ``os/architecture[/variant]``; ``None`` is ``$DOCKER_DEFAULT_PLATFORM``, and
@@ -85,7 +85,7 @@ def this_platform() -> str:
 
 
 def pick_platform(index: bytes, wanted: str, image: str) -> str:
-    """Digest of the manifest for a platform in an index.
+    """Returns the digest of the manifest for a platform in an index.
 
     Raises:
         InvalidInput: if the index has none; the message lists what it has.
@@ -106,7 +106,7 @@ def pick_platform(index: bytes, wanted: str, image: str) -> str:
                 return str(digest)
     names = ", ".join(f"`{name}`" for name in dict.fromkeys(name for name, _ in entries))
     msg = (
-        f"the image `{image}` is not there for the platform `{wanted}`, only for {names or 'none'};"
+        f"there is no image `{image}` for the platform `{wanted}`, only for {names or 'none'};"
         " name one of them in DOCKER_DEFAULT_PLATFORM, or choose another image"
     )
     raise InvalidInput(msg)
@@ -129,7 +129,7 @@ def _fits(name: str, wanted: str, *, exact: bool) -> bool:
 
 
 def _digest(registry: Registry, reference: Reference) -> str:
-    """Digest that a name stands for now, or the tag if the registry does not tell digests."""
+    """Returns the current digest of a name, or the tag if the registry does not report digests."""
     if reference.digest:
         return reference.digest
     found = registry.find_manifest(reference.version)
@@ -139,7 +139,7 @@ def _digest(registry: Registry, reference: Reference) -> str:
 
 
 def _fetch_manifest(registry: Registry, version: str, cache: Cache) -> Manifest:
-    """A manifest by digest, which never changes, from the cache if it was seen before."""
+    """Fetches a manifest; by digest, which never changes, it is read from the cache if possible."""
     kept = cache.read("manifests", version) if ":" in version else None
     if kept is not None:
         media_type, _, data = kept.partition(b"\n")
@@ -163,7 +163,7 @@ def _no_such_image(reference: Reference) -> InvalidInput:
 
 
 def _image_manifest(manifest: Manifest, image: str) -> dict[str, Any]:
-    """The manifest of one image, checked as far as it is used."""
+    """Returns the manifest of one image, after checking the fields in use."""
     if manifest.media_type not in (DOCKER_MANIFEST, OCI_MANIFEST):
         msg = (
             f"the manifest of `{image}` is of the type `{manifest.media_type}`; a workspace can be"

@@ -1,4 +1,4 @@
-"""Files of a base image by their path, read from as few of its layers as are needed."""
+"""Files of a base image by their path, read from as few of its layers as possible."""
 
 import gzip
 import json
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from urllib3 import Retry
 
 _READ_ALWAYS = 4 << 20
-"""Layers up to this size are read for what is in them; larger ones only if needed."""
+"""Layers up to this size are always read; larger ones only if needed."""
 _READ_FIRST = 256 << 20
 """Size up to which the first layer, which holds the base system, is always read."""
 
 _DAMAGED = (tarfile.TarError, EOFError)
-"""Errors of reading an archive that is damaged, whatever its compression."""
+"""Errors of reading a damaged archive, for all compressions."""
 
 logger = get_logger(__name__)
 
 
 class Node(NamedTuple):
-    """A file of an image; a tuple, as large images have hundreds of thousands.
+    """A file of an image; a tuple, because large images have hundreds of thousands.
 
     Args:
         kind: ``dir``, ``link``, or ``file`` for everything else.
@@ -46,10 +46,10 @@ class Node(NamedTuple):
 
 
 class BaseTree:
-    """Files of a base image, read from as few layers as answer the question.
+    """Files of a base image, read from as few layers as needed.
 
-    The first layer and small ones are always read. A larger one is read if what it has may be the
-    answer: a directory's mode and owner are those of the highest layer that has it.
+    The first layer and small ones are always read. A larger one is read if it may decide the
+    result: a directory's mode and owner are those of the highest layer that has it.
     """
 
     def __init__(self, base: BaseImage, cache: Cache, retries: "Retry | None" = None) -> None:
@@ -68,17 +68,17 @@ class BaseTree:
         return sum(layer["size"] for layer, tree in pairs if tree is None)
 
     def known(self, path: str) -> Node | None:
-        """The file at a path relative to the root, as far as layers were read.
+        """Returns the file at a path relative to the root, from the layers read so far.
 
-        One that was not may have removed or replaced it: ``find`` knows.
+        An unread layer may have removed or replaced it; ``find`` reads that, too.
         """
         read = [tree for tree in reversed(self._layers) if tree is not None]
-        if not any(path in tree.nodes for tree in read):  # as most of a workspace is not
+        if not any(path in tree.nodes for tree in read):  # like most files of a workspace
             return None
         return _look_up(path, read)
 
     def find(self, path: str) -> Node | None:
-        """The file at a path relative to the root; ``None`` if nothing is there.
+        """Returns the file at a path relative to the root; ``None`` if there is none.
 
         Raises:
             BackendUnavailable: if the registry cannot be reached, or stays busy.
@@ -95,7 +95,7 @@ class BaseTree:
     def _read(self, layer: Mapping[str, Any]) -> "_LayerTree":
         kept = _LayerTree.from_json(self._cache.read("trees", layer["digest"]) or b"")
         if kept is not None:
-            self._cache.touch("trees", layer["digest"])  # gigabytes may have been read for it
+            self._cache.touch("trees", layer["digest"])  # reading it may have taken gigabytes
             return kept
         if layer.get("urls"):  # not in the registry
             return _LayerTree()
@@ -110,7 +110,7 @@ class BaseTree:
 
 
 def _look_up(path: str, layers: "Iterable[_LayerTree]") -> Node | None:
-    """The file at a path; layers, highest first, are read until one has it or hides it."""
+    """Returns the file at a path; reads layers, highest first, until one has or hides it."""
     for tree in layers:
         node = tree.nodes.get(path)
         if node is not None or tree.hides(path):
@@ -122,12 +122,12 @@ def _look_up(path: str, layers: "Iterable[_LayerTree]") -> Node | None:
 class _LayerTree:
     nodes: dict[str, Node] = field(default_factory=dict)
     removed: frozenset[str] = frozenset()
-    """Paths of lower layers that are gone, with what is below."""
+    """Removed paths of lower layers, with everything below them."""
     emptied: frozenset[str] = frozenset()
-    """Directories of which lower layers' content is gone."""
+    """Directories whose content in lower layers is removed."""
 
     def hides(self, path: str) -> bool:
-        """True if a path of lower layers is not there any more."""
+        """Returns True if this layer removes a path of lower layers."""
         if path in self.removed:
             return True
         folder = path
@@ -145,7 +145,7 @@ class _LayerTree:
 
     @classmethod
     def from_json(cls, text: bytes) -> "_LayerTree | None":
-        """Reads what ``to_json`` wrote; ``None`` if it is damaged."""
+        """Parses the text of ``to_json``; ``None`` if it is damaged."""
         try:
             nodes, removed, emptied = json.loads(text)
             read = {path: Node(*node) for path, node in nodes.items()}
@@ -159,7 +159,7 @@ class _Compression:
     """The way to read an archive.
 
     Args:
-        open: gives a reader of what was compressed.
+        open: returns a reader of the decompressed data.
         damaged: errors of reading a layer that is damaged.
     """
 
@@ -168,7 +168,7 @@ class _Compression:
 
 
 def _read_layer(blob: BinaryIO, digest: str, compression: _Compression) -> _LayerTree:
-    """The files of one layer."""
+    """Reads the files of one layer."""
     nodes: dict[str, Node] = {}
     removed, emptied = set(), set()
     try:
@@ -197,7 +197,7 @@ def _node(member: tarfile.TarInfo) -> Node:
 
 
 def _compression(media_type: str, what: str) -> _Compression:
-    """The compression of a layer.
+    """Returns the compression of a layer.
 
     Raises:
         UnsupportedRequest: if this Python cannot decompress it.
@@ -205,7 +205,7 @@ def _compression(media_type: str, what: str) -> _Compression:
     if media_type.endswith("tar"):
         return _Compression(lambda blob: blob)
     if not media_type.endswith("zstd"):
-        # it reads all members; `tarfile` only the first
+        # unlike `tarfile`, it reads all members
         errors = (*_DAMAGED, zlib.error, gzip.BadGzipFile)
         return _Compression(lambda blob: gzip.GzipFile(fileobj=blob), errors)
     import importlib

@@ -73,7 +73,7 @@ class FileBlob:
             msg = f"the layer `{self.path}` cannot be read: {err.strerror}; build the image again"
             raise BackendUnavailable(msg) from None
         if left:
-            msg = f"the layer `{self.path}` was cut off; build the image again"
+            msg = f"the layer `{self.path}` was truncated; build the image again"
             raise BackendUnavailable(msg)
 
     def is_whole(self) -> bool:

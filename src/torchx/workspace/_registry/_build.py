@@ -48,12 +48,12 @@ logger = get_logger(__name__)
 
 
 def find_base(image: str, retries: "Retry | None" = None) -> BaseImage:
-    """The image that the registry has by this name.
+    """Fetches the registry's image of this name.
 
     Raises:
         InvalidInput: if the name is wrong, there is no such image, or the registry refuses.
         BackendUnavailable: if the registry cannot be reached, or stays busy.
-        UnsupportedRequest: if it is one that only a builder can build on.
+        UnsupportedRequest: if only a builder can build on it.
     """
     return fetch_base(parse_reference(image), Cache(), retries=retries)
 
@@ -66,10 +66,10 @@ def plan_image(
     retries: "Retry | None" = None,
     now_ns: int | None = None,
 ) -> Plan:
-    """Packs a workspace into a layer and says what the image will be. Nothing is uploaded.
+    """Packs a workspace into a layer and plans the image. Nothing is uploaded.
 
     Args:
-        workspace: where the entries are from, for messages and to find the last layer again.
+        workspace: source of the entries, for messages and to find the previous layer.
         now_ns: time when the entries were found; ``None`` is now.
 
     Raises:
@@ -99,7 +99,7 @@ def plan_image(
 
 
 def check_names(entries: Sequence[Entry]) -> None:
-    """Raises ``InvalidInput`` if a layer would take a file for an order to remove others.
+    """Raises ``InvalidInput`` for a name that removes files in a layer (a whiteout).
 
     https://github.com/opencontainers/image-spec/blob/main/layer.md#whiteouts
     """
@@ -114,7 +114,8 @@ def check_names(entries: Sequence[Entry]) -> None:
 
 
 def find_place(tree: BaseTree, working_dir: str, image: str) -> list[tuple[str, Node]]:
-    """The directories that lead to a working directory, links followed; none for the root.
+    """Returns the directories on the path of a working directory, links followed; empty for the
+    root.
 
     A directory of a layer replaces the mode and owner that it had below, so these must be known.
 
@@ -152,9 +153,9 @@ def find_place(tree: BaseTree, working_dir: str, image: str) -> list[tuple[str, 
 def check_fit(entries: Sequence[Entry], tree: BaseTree, prefix: str, image: str) -> None:
     """Raises ``InvalidInput`` if a directory would replace something else, or the reverse.
 
-    The image could be useless then: a directory ``bin`` in the place of a link hides every program.
-    What only unread layers have is not noticed, which is said: to read gigabytes would take longer
-    than all the rest.
+    The image could be unusable: a directory ``bin`` that replaces a link hides every program.
+    Unread layers are not checked, with a warning: reading gigabytes would take longer than
+    everything else.
     """
     for entry in entries:
         path = prefix + entry.path
@@ -184,26 +185,26 @@ def _fits(entry: Entry, there: Node | None) -> bool:
 
 
 def add_to_config(config: bytes, diff_id: str) -> bytes:
-    """The configuration of an image with one more layer."""
+    """Returns the configuration of an image with one more layer."""
     content = json.loads(config)
     content["rootfs"]["diff_ids"].append(diff_id)
     settings = content["config"] = content.get("config") or {}
     env = settings.get("Env") or []
-    if not any(variable.startswith("PATH=") for variable in env):  # Docker's builder adds it too
+    if not any(variable.startswith("PATH=") for variable in env):  # Docker's builder adds it, too
         settings["Env"] = [*env, _DEFAULT_PATH]
     settings["Labels"] = {**(settings.get("Labels") or {}), LABEL_VERSION: __version__}
     if content.get("history"):
         entry = {"created_by": _CREATED_BY}
-        if content.get("created"):  # not the time of now: equal input gives an equal image
+        if content.get("created"):  # not the current time: equal input gives an equal image
             entry = {"created": content["created"], **entry}
         content["history"].append(entry)
     return _json(content)
 
 
 def add_to_manifest(base: BaseImage, config: bytes, layer: Layer) -> Manifest:
-    """The manifest of an image with another configuration and one more layer."""
+    """Returns the manifest of an image with a new configuration and one more layer."""
     content = json.loads(base.manifest.data)
-    content.pop("subject", None)  # it says what the base image is about
+    content.pop("subject", None)  # it describes the base image
     content["config"] = {
         "mediaType": content["config"]["mediaType"],
         "digest": digest_of(config),
@@ -225,9 +226,9 @@ def _json(content: Any) -> bytes:
 
 
 def push_image(plan: Plan, retries: "Retry | None" = None) -> None:
-    """Puts a planned image into its repository; uploads only what is not there.
+    """Pushes a planned image to its repository; uploads only missing blobs.
 
-    The manifest goes last, so that there is never a name for an image that is not whole.
+    The manifest is pushed last, so that a name never refers to an incomplete image.
 
     Raises:
         InvalidInput: if the registry refuses.

@@ -1,4 +1,4 @@
-"""Files below ``$TORCHX_HOME/cache/images`` that spare work; any of them may be missing."""
+"""Files below ``$TORCHX_HOME/cache/images`` that save work; any of them may be missing."""
 
 import contextlib
 import os
@@ -12,16 +12,16 @@ from torchx._home import home_dir
 from torchx.errors import BackendUnavailable, TorchXError
 
 _KEEP_S = 30 * 24 * 3600
-"""Files that were not used for so long are removed."""
+"""Files that were not used for this time are removed."""
 _NEW = ".new-"
 _LOCKED_AFTER_S = 60
-"""A file that was made more recently may not be locked yet."""
+"""A newer file may not be locked yet."""
 _ABANDONED_S = 24 * 3600
-"""Age at which a new file is abandoned, where there are no locks."""
+"""Age at which an unfinished file counts as abandoned, without locks."""
 
 
 class Cache:
-    """Small files by kind and name, and layers; nothing is made before it is written.
+    """Small files by kind and name, and layers; folders are created on first write.
 
     Raises:
         InvalidInput: if there is no home directory.
@@ -31,18 +31,18 @@ class Cache:
         self._root = root or Path(home_dir(), "cache", "images")
 
     def path(self, kind: str, name: str) -> Path:
-        """Path of a file of that kind, which may not exist."""
+        """Returns the path of a file of that kind, which may not exist."""
         return self._root / kind / name.replace(":", "-")
 
     def read(self, kind: str, name: str) -> bytes | None:
-        """The content; ``None`` if there is none."""
+        """Returns the content; ``None`` if there is none."""
         try:
             return self.path(kind, name).read_bytes()
         except OSError:
             return None
 
     def read_recent(self, kind: str, age_s: float) -> Iterator[bytes]:
-        """The content of all files of a kind that were written in the last ``age_s`` seconds."""
+        """Yields the content of files of a kind written in the last ``age_s`` seconds."""
         limit = time.time() - age_s
         with contextlib.suppress(OSError), os.scandir(self._root / kind) as entries:
             for entry in entries:
@@ -51,7 +51,7 @@ class Cache:
                         yield Path(entry.path).read_bytes()
 
     def write(self, kind: str, name: str, data: bytes) -> None:
-        """Keeps the content, whole or not at all.
+        """Writes the content atomically.
 
         Raises:
             BackendUnavailable: if it cannot be written, for instance because the disk is full.
@@ -62,7 +62,7 @@ class Cache:
 
     @contextlib.contextmanager
     def new_file(self, kind: str) -> "Iterator[tuple[BinaryIO, _KeepAs]]":
-        """A new file that is removed unless it is given its name.
+        """Creates a file that is removed unless it is given its name.
 
         Raises:
             BackendUnavailable: if it cannot be written.
@@ -80,7 +80,7 @@ class Cache:
             yield file, keep_as
         except OSError as err:
             if err.filename is not None or isinstance(err, TorchXError):
-                raise  # of a source, not of this file
+                raise  # an error of the source, not of this file
             raise _not_written(str(folder), err) from None
         finally:
             with contextlib.suppress(OSError):
@@ -91,17 +91,17 @@ class Cache:
             os.close(lock)
 
     def touch(self, kind: str, name: str) -> None:
-        """Says that a file was used."""
+        """Marks a file as used."""
         with contextlib.suppress(OSError):
             os.utime(self.path(kind, name))
 
     def remove(self, kind: str, name: str) -> None:
-        """Forgets a file."""
+        """Removes a file."""
         with contextlib.suppress(OSError):
             self.path(kind, name).unlink()
 
     def prune(self, kind: str) -> None:
-        """Removes files of a kind that were not used for long, or whose maker was killed."""
+        """Removes files of a kind that were not used for long, or whose writer was killed."""
         now = time.time()
         with contextlib.suppress(OSError), os.scandir(self._root / kind) as entries:
             for entry in entries:
@@ -113,7 +113,7 @@ class Cache:
 
 
 class _KeepAs:
-    """Gives a new file its name."""
+    """A call that gives a new file its name."""
 
     def __init__(self, cache: Cache, kind: str, file: BinaryIO, path: str) -> None:
         self.kept = False
@@ -123,13 +123,13 @@ class _KeepAs:
         self._path = path
 
     def __call__(self, name: str) -> None:
-        self._file.close()  # what is left to be written may not fit on the disk
+        self._file.close()  # the buffered rest may not fit on the disk
         os.replace(self._path, self._cache.path(self._kind, name))
         self.kept = True
 
 
 def _locked(number: int) -> int:
-    """A descriptor that holds a lock on a new file, until it is closed or the process ends."""
+    """Returns a descriptor that locks a new file until it is closed or the process ends."""
     import fcntl
 
     lock = os.dup(number)
@@ -139,7 +139,7 @@ def _locked(number: int) -> int:
 
 
 def _is_abandoned(path: str, age_s: float) -> bool:
-    """True if nobody is writing a new file any more."""
+    """Returns True if no process is writing a new file any more."""
     import fcntl
 
     if age_s < _LOCKED_AFTER_S:

@@ -24,7 +24,7 @@ OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 OCI_INDEX = "application/vnd.oci.image.index.v1+json"
 
 _ACCEPT = f"{OCI_INDEX}, {OCI_MANIFEST}, {DOCKER_INDEX}, {DOCKER_MANIFEST}"
-_MAX_MANIFEST = 4 << 20  # what the specification makes registries accept
+_MAX_MANIFEST = 4 << 20  # the size that the specification makes registries accept
 _MAX_RESTARTS = 4
 
 T = TypeVar("T")
@@ -34,7 +34,7 @@ logger = get_logger(__name__)
 
 @dataclass(frozen=True)
 class Manifest:
-    """A manifest or an index, byte by byte as the registry has it."""
+    """A manifest or an index, with the registry's exact bytes."""
 
     media_type: str
     data: bytes
@@ -62,10 +62,10 @@ def _http(
 
 
 class Registry:
-    """One repository of a registry.
+    """A client for one repository of a registry.
 
     Args:
-        push: ask for the right to write.
+        push: request the right to write.
         mount_from: path of another repository of the registry whose blobs are to be mounted.
         hurry_s: each request is sent once, and is not waited for longer than that.
     """
@@ -93,7 +93,7 @@ class Registry:
         self._http.close()
 
     def abort(self) -> None:
-        """Makes what other threads do here fail soon."""
+        """Makes calls of other threads fail soon."""
         self._http.abort()
 
     def ask(self, *, log_in: bool) -> "Reply":
@@ -106,9 +106,9 @@ class Registry:
         return self._http.request(Request("GET", "/v2/", "ask for its root", expected=expected))
 
     def find_manifest(self, version: str) -> str | None:
-        """Digest of the image with this tag or digest; ``None`` if there is none.
+        """Returns the digest of the image with this tag or digest; ``None`` if there is none.
 
-        A registry that does not tell digests gives ``""``.
+        ``""`` if the registry does not report digests.
         """
         reply = self._http.request(
             Request(
@@ -126,7 +126,7 @@ class Registry:
 
         Raises:
             RefusedByRegistry: with status 404 if there is none.
-            UnexpectedReply: if it is not what the digest says.
+            UnexpectedReply: if its content does not match the digest.
         """
         what = f"get the image `{self.repository}{'@' if ':' in version else ':'}{version}`"
         url = f"{self._root}/manifests/{version}"
@@ -140,7 +140,7 @@ class Registry:
         return manifest
 
     def put_manifest(self, tag: str, manifest: Manifest) -> None:
-        """Stores an image of which all blobs are there, and names it."""
+        """Stores the manifest of an image whose blobs are all uploaded, under a tag."""
         reply = self._http.request(
             Request(
                 "PUT",
@@ -156,7 +156,7 @@ class Registry:
             raise UnexpectedReply(f"PUT manifest {tag}", f"stored as {stored}")
 
     def has_blob(self, digest: str) -> bool:
-        """True if the repository has a blob."""
+        """Returns True if the repository has a blob."""
         doing = f"look for the layer `{digest}`"
         expected = frozenset({200, 404})
         request = Request("HEAD", f"{self._root}/blobs/{digest}", doing, expected=expected)
@@ -166,7 +166,7 @@ class Registry:
         """Fetches a small blob whole.
 
         Raises:
-            UnexpectedReply: if it is longer, or is not what the digest says.
+            UnexpectedReply: if it is longer, or does not match the digest.
         """
         what = f"get `{self.repository}@{digest}`"
         request = Request("GET", f"{self._root}/blobs/{digest}", what)
@@ -176,7 +176,7 @@ class Registry:
 
     @contextlib.contextmanager
     def open_blob(self, digest: str, offset: int = 0) -> "Iterator[BaseHTTPResponse]":
-        """Opens a blob for reading from ``offset`` on; reads raise ``Interrupted``."""
+        """Opens a blob for reading from ``offset`` on; reads may raise ``Interrupted``."""
         request = Request(
             "GET",
             f"{self._root}/blobs/{digest}",
@@ -189,21 +189,21 @@ class Registry:
             while skip:
                 block = response.read(min(BLOCK, skip))
                 if not block:
-                    raise Interrupted("less than the whole blob came")
+                    raise Interrupted("the blob was truncated")
                 skip -= len(block)
             yield response
 
     def read_blob(self, digest: str, read: Callable[[BinaryIO], T]) -> T:
-        """The result of ``read`` for a blob; it is called again if the connection breaks."""
+        """Returns the result of ``read`` for a blob; retries it if the connection breaks."""
 
         def read_once() -> T:
             with self.open_blob(digest) as blob:
-                return read(cast(BinaryIO, blob))  # it has the part that readers use
+                return read(cast(BinaryIO, blob))  # it has the methods that readers use
 
         return self._http.with_retries(f"read the layer `{digest}`", read_once)
 
     def upload(self, blob: Blob, mount_from: str | None = None) -> None:
-        """Uploads a blob; goes on after an interruption where the registry can.
+        """Uploads a blob; resumes after an interruption if the registry can.
 
         Args:
             mount_from: path of a repository of this registry that has the blob.
@@ -223,15 +223,15 @@ class Registry:
                 return
             except UploadLost as err:
                 upload.abandon()
-                logger.info("%s: %s; starting it again", doing, err)
+                logger.info("%s: %s; starting again", doing, err)
             except BaseException:
                 upload.abandon()
                 raise
-        msg = f"registry `{self.repository.host}`: cannot {doing}: it forgets what was sent"
+        msg = f"registry `{self.repository.host}`: cannot {doing}: it keeps losing the upload"
         raise BackendUnavailable(msg)
 
     def _start_upload(self, blob: Blob, doing: str, mount_from: str | None) -> str | None:
-        """The URL to upload to; ``None`` if the registry mounted the blob."""
+        """Starts an upload and returns its URL; ``None`` if the registry mounted the blob."""
         url = f"{self._root}/blobs/uploads/"
         if mount_from:
             url += "?" + urllib.parse.urlencode({"mount": blob.digest, "from": mount_from})

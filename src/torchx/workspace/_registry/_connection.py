@@ -1,4 +1,4 @@
-"""Pools of connections as Docker makes them: certificates, proxies, and where TLS is not needed."""
+"""Connection pools with Docker's rules for certificates, proxies and unencrypted registries."""
 
 import contextlib
 import os
@@ -20,11 +20,11 @@ from torchx.workspace._registry._auth import Credentials
 
 _CERTIFICATES = ("/etc/docker/certs.d", "~/.config/docker/certs.d")
 _KEPT = 16
-"""Open connections to one host: more than there are threads."""
+"""Open connections to one host: more than the number of threads."""
 
 
 def is_insecure(host: str, env: Mapping[str, str] = os.environ) -> bool:
-    """True for a registry that needs no TLS: on this machine, or one that the user named.
+    """Returns True for a registry that needs no TLS: a local one, or one that the user named.
 
     >>> is_insecure("localhost:5000"), is_insecure("example.com")
     (True, False)
@@ -37,10 +37,10 @@ def is_insecure(host: str, env: Mapping[str, str] = os.environ) -> bool:
 
 
 def open_pool(made: list[Any], scheme: str, netloc: str) -> HTTPConnectionPool:
-    """Connections to a host, through a proxy if the environment names one.
+    """Returns a connection pool for a host, through a proxy if the environment names one.
 
     Args:
-        made: gets each connection; the pool itself knows only those that are idle.
+        made: receives each connection; the pool itself tracks only idle ones.
     """
     to = urllib.parse.urlsplit(f"{scheme}://{netloc}")
     host = to.hostname or ""
@@ -59,12 +59,12 @@ def open_pool(made: list[Any], scheme: str, netloc: str) -> HTTPConnectionPool:
         made.append(connection)
         return connection
 
-    pool.ConnectionCls = remembered  # type: ignore[assignment]  # it makes what the class does
+    pool.ConnectionCls = remembered  # type: ignore[assignment]  # a factory in place of the class
     return pool
 
 
 def untrusted(host: str, err: ssl.SSLCertVerificationError) -> str:
-    """The message about a certificate that is not trusted."""
+    """Returns the message about an untrusted certificate."""
     return (
         f"the certificate of registry `{host}` is not trusted: {err.verify_message}; put its CA"
         f" into {_CERTIFICATES[0]}/{host}/ca.crt; if it speaks plain HTTP, name it in"
@@ -73,7 +73,7 @@ def untrusted(host: str, err: ssl.SSLCertVerificationError) -> str:
 
 
 def _tls_context(netloc: str) -> ssl.SSLContext:
-    """TLS as Docker trusts this registry: the system's authorities and those in ``certs.d``."""
+    """Returns a TLS context that trusts the system's authorities and Docker's ``certs.d``."""
     context = ssl.create_default_context()
     if is_insecure(netloc):
         context.check_hostname = False
@@ -90,7 +90,7 @@ def _tls_context(netloc: str) -> ssl.SSLContext:
                         context.load_verify_locations(path)
                     elif name.endswith(".cert"):
                         context.load_cert_chain(path, path[: -len("cert")] + "key")
-                except OSError as err:  # that of the ssl module too
+                except OSError as err:  # also raised by the ssl module
                     raise InvalidInput(f"the certificate `{path}` cannot be used: {err}") from None
     return context
 
@@ -103,6 +103,6 @@ def _proxy_manager(proxy: str) -> ProxyManager:
         user, _, password = urllib.parse.unquote(url.auth or "").partition(":")
         headers = {"Proxy-Authorization": Credentials(user, password).basic()} if url.auth else {}
         return ProxyManager(url._replace(auth=None).url, proxy_headers=headers)
-    except LocationValueError:  # a scheme that is none of a proxy's, too
+    except LocationValueError:  # also a scheme that proxies do not support
         msg = "the proxy in the environment is not a URL: write http://host:port"
         raise InvalidInput(msg) from None

@@ -1,14 +1,14 @@
 """HTTP to one registry: log-in, redirects and retries.
 
-Connections, TLS, proxies, sending, reading and the length of pauses are urllib3's. What is not:
+Connections, TLS, proxies, sending, reading and the length of pauses are urllib3's. Not urllib3's:
 
 * Redirects: ``PoolManager`` drops the log-in where a registry behind a proxy names itself by the
   other scheme, follows from TLS to plain HTTP, and has one set of certificates for all hosts.
-* The loop of retries: ``Retry`` sends a request again from its beginning. Of a layer of 1 GB that
-  breaks after 900 MB, ``Upload`` sends 100 MB more; of a body that is read in parts, ``Retry``
-  does not see that it breaks; and it waits for as long as it is asked to, or ends the pause early
-  and asks again too soon, where a user is told at once.
-* The log-in, which urllib3 has nothing for.
+* The loop of retries: ``Retry`` sends a request again from its beginning. For a layer of 1 GB that
+  breaks after 900 MB, ``Upload`` sends only the last 100 MB. ``Retry`` does not notice a break
+  while a body is read in parts, and it obeys any ``Retry-After``, or cuts it short and retries too
+  soon, where we report the error at once.
+* The log-in, which urllib3 does not support.
 """
 
 import contextlib
@@ -52,12 +52,13 @@ from torchx.workspace._registry._connection import is_insecure, open_pool, untru
 from torchx.workspace._registry._request import BLOCK, Body, Interrupted, Request
 
 RETRIES = Retry(6, backoff_factor=0.25, backoff_jitter=0.25).increment()
-"""Pauses of 0.5, 1, 2, 4 and 8 s; counted up once, as urllib3 makes none before its first."""
+"""Pauses of 0.5, 1, 2, 4 and 8 s; counted up once: urllib3 makes no first pause.
+"""
 
 _TIMEOUT_S = 60
 _STORE_TIMEOUT_S = 600  # a registry may check and move gigabytes before it answers a PUT
 _LONGEST_WAIT_S = 120
-"""A registry that asks for more patience than this is not waited for."""
+"""Longest pause in seconds; a registry that requests more is not waited for."""
 _MAX_REDIRECTS = 5
 _MAX_ERROR_BODY = 1 << 16
 _TRANSIENT = frozenset({408, 429, 500, 502, 503, 504})
@@ -69,7 +70,7 @@ logger = get_logger(__name__)
 
 @dataclass(frozen=True)
 class Reply:
-    """An answer that was read."""
+    """A response whose body was read."""
 
     status: int
     headers: HTTPHeaderDict
@@ -78,13 +79,13 @@ class Reply:
 
 
 class Http:
-    """Talks to one registry from any number of threads.
+    """Sends requests to one registry from any number of threads.
 
     Args:
         host: as users name the registry.
         api_host: host and port that serve its API.
         scopes: the rights to ask for.
-        retries: how often a request is repeated, and the pauses.
+        retries: the number of retries, and the pauses.
         hurry_s: each request is sent once, and is not waited for longer than that.
     """
 
@@ -117,23 +118,23 @@ class Http:
             connection.close()
 
     def abort(self) -> None:
-        """Ends what other threads are doing; they can only clean up from now on."""
+        """Aborts requests of other threads; from now on they can only clean up."""
         self._aborted.set()
         for connection in [*self._connections]:
             with contextlib.suppress(OSError, AttributeError):  # closed, or not open yet
                 connection.sock.shutdown(socket.SHUT_RDWR)
 
     def absolute(self, url: str, base: str = "") -> str:
-        """The URL for a path of the registry, or for a ``Location`` it gave.
+        """Returns the URL for a path of the registry, or for a ``Location`` from it.
 
         Raises:
-            UnexpectedReply: if what it gave is none.
+            UnexpectedReply: if that is not a URL.
         """
         try:
             full = urllib.parse.urljoin(base or f"{self._scheme}://{self._api_host}", url)
             parts = urllib.parse.urlsplit(full)
             known = parts.hostname and parts.scheme in ("http", "https") and parts.port != 0
-        except ValueError:  # brackets that hold no address, a port that is no number
+        except ValueError:  # brackets without an address, a port that is not a number
             known = False
         if not known or not full.isascii():
             raise UnexpectedReply(f"registry {self.host}", f"the address {url}, which is no URL")
@@ -142,7 +143,7 @@ class Http:
         return full
 
     def request(self, request: Request, most_bytes: int = 1 << 25) -> Reply:
-        """Sends a request that may be repeated, and reads the answer.
+        """Sends an idempotent request, with retries, and reads the response.
 
         Raises:
             InvalidInput: if the registry refuses.
@@ -151,7 +152,7 @@ class Http:
         return self.with_retries(request.doing, lambda: self.request_once(request, most_bytes))
 
     def with_retries(self, doing: str, call: Callable[[], T]) -> T:
-        """The result of a call, which is made again after ``Interrupted``."""
+        """Returns the result of a call, retrying it after ``Interrupted``."""
         retries = self.retries
         while True:
             try:
@@ -160,10 +161,10 @@ class Http:
                 retries = self.pause(retries, doing, err)
 
     def pause(self, retries: Retry, doing: str, why: Interrupted) -> Retry:
-        """Waits before the next try, and gives the tries that are left after it.
+        """Waits before the next try, and returns the remaining retries.
 
         Raises:
-            BackendUnavailable: if there is none.
+            BackendUnavailable: if none are left.
         """
         asked_s = why.asked_s or 0
         try:
@@ -177,10 +178,10 @@ class Http:
         return left
 
     def request_once(self, request: Request, most_bytes: int = 1 << 25) -> Reply:
-        """Sends a request once, and reads the answer.
+        """Sends a request once, and reads the response.
 
         Raises:
-            Interrupted: if it may succeed later.
+            Interrupted: if a retry may succeed.
         """
         with self.stream(request) as response:
             data = b""
@@ -193,10 +194,10 @@ class Http:
 
     @contextlib.contextmanager
     def stream(self, request: Request) -> Iterator[BaseHTTPResponse]:
-        """Sends a request once and gives the answer for reading.
+        """Sends a request once and yields the response for reading.
 
         Raises:
-            Interrupted: if it may succeed later, also while it is read.
+            Interrupted: if a retry may succeed, also while it is read.
             BackendUnavailable: if the host cannot be reached.
         """
         response = None
@@ -212,7 +213,7 @@ class Http:
                 _release(response)
 
     def with_auth(self, request: Request) -> BaseHTTPResponse:
-        """Sends a request, and once more with a log-in if the registry asks for one."""
+        """Sends a request, and again with a log-in if the registry requires one."""
         if 401 in request.expected:
             return self.follow_redirects(request, None)
         used = self._authorization
@@ -226,7 +227,7 @@ class Http:
         return self.follow_redirects(request, self._authorization)
 
     def follow_redirects(self, request: Request, authorization: str | None) -> BaseHTTPResponse:
-        """Sends a request to where it leads in the end; only the registry gets the log-in."""
+        """Sends a request and follows redirects; only the registry gets the log-in."""
         url = self.absolute(request.url)
         for _ in range(_MAX_REDIRECTS + 1):
             headers = dict(request.headers)
@@ -247,8 +248,8 @@ class Http:
     def send_once(
         self, method: str, url: str, headers: Mapping[str, str], body: Body | bytes | None
     ) -> BaseHTTPResponse:
-        """Sends a request to one place."""
-        if self._aborted.is_set() and method != "DELETE":  # which cleans up
+        """Sends a request to one URL, without redirects."""
+        if self._aborted.is_set() and method != "DELETE":  # the request that cleans up
             raise BackendUnavailable(f"registry `{self.host}`: stopped")
         parts = urllib.parse.urlsplit(url)
         sent = {"User-Agent": f"torchx/{__version__}", "Accept-Encoding": "identity", **headers}
@@ -274,9 +275,9 @@ class Http:
         return Timeout(_TIMEOUT_S, _STORE_TIMEOUT_S if method == "PUT" else _TIMEOUT_S)
 
     def _failure(self, err: HTTPError) -> Exception:
-        """Our error for one of urllib3."""
+        """Translates an error of urllib3."""
         cause = _innermost(err)
-        if isinstance(cause, TorchXError):  # of the body that was to be sent
+        if isinstance(cause, TorchXError):  # an error of the body to send
             return cause
         if isinstance(cause, ssl.SSLCertVerificationError):
             return BackendUnavailable(untrusted(self.host, cause))
@@ -291,7 +292,7 @@ class Http:
         )
 
     def _log_in(self, request: Request, refusal: Reply) -> str:
-        """The header ``Authorization`` that the registry's answer 401 asks for."""
+        """Returns the header ``Authorization`` that a response 401 requires."""
         self._credentials = credentials = find_credentials(self.host)
         for header in refusal.headers.getlist("WWW-Authenticate"):
             for challenge in parse_challenges(header):
@@ -318,7 +319,7 @@ class Http:
             raise UnexpectedReply(f"token server {server}", "no token") from None
 
     def _refused(self, request: Request, reply: Reply) -> TorchXError | Interrupted:
-        """The error for an unexpected status, in the registry's own words."""
+        """Returns the error for an unexpected status, with the registry's message."""
         words = _words(reply)
         if self._scheme == "http" and _wants_https(request.method, reply):
             self._scheme = "https"
@@ -336,14 +337,14 @@ class Http:
 
 
 def _innermost(err: BaseException) -> BaseException:
-    """The error that urllib3 wraps, as an argument or as the cause; our own, as it is."""
+    """Returns the error that urllib3 wraps, as an argument or as the cause; our own, unchanged."""
     inner = (e for e in (err.__cause__, *err.args) if isinstance(e, BaseException))
     wrapped = None if isinstance(err, TorchXError) else next(inner, None)
     return err if wrapped is None else _innermost(wrapped)
 
 
 def _read_error(response: BaseHTTPResponse) -> Reply:
-    """A refusal with its body, as far as that comes."""
+    """Reads a refusal with as much of its body as arrives."""
     data = b""
     with contextlib.suppress(HTTPError):
         data = response.read(_MAX_ERROR_BODY)
@@ -352,20 +353,20 @@ def _read_error(response: BaseHTTPResponse) -> Reply:
 
 
 def _release(response: BaseHTTPResponse) -> None:
-    """Keeps the connection for other requests, unless something is left to read."""
+    """Returns the connection to the pool, unless something is left to read."""
     if not response.closed:
         response.close()
     response.release_conn()
 
 
 def _wants_https(method: str, reply: Reply) -> bool:
-    """True if a server says that it was spoken to without encryption, and should not be."""
+    """Returns True if a server reports that it requires HTTPS."""
     no_registry = "Docker-Distribution-Api-Version" not in reply.headers
     return reply.status == 400 and no_registry and (b"HTTPS" in reply.data or method == "HEAD")
 
 
 def _words(reply: Reply) -> str:
-    """The status, and the reason in the registry's own words where it gives any."""
+    """Returns the status, and the registry's reason if it gives one."""
     phrase = f"{reply.status} {responses.get(reply.status, '')}".strip()
     try:
         answer: Any = json.loads(reply.data)
@@ -382,7 +383,7 @@ def _words(reply: Reply) -> str:
 
 
 def _retry_after(reply: Reply) -> float | None:
-    """Seconds that ``Retry-After`` asks for, given as a number or a date."""
+    """Returns the seconds of ``Retry-After``, given as a number or a date."""
     with contextlib.suppress(KeyError, InvalidHeader):
         return Retry().parse_retry_after(reply.headers["Retry-After"])
     return None

@@ -1,8 +1,8 @@
-"""Packs a workspace into one layer: the same bytes for the same workspace, and fast the next time.
+"""Packs a workspace into one layer, reproducibly, and incrementally on later builds.
 
 The tar archive is cut into pieces of some files each, and every piece is a gzip member of its own;
-one after the other they are a gzip file like any other (RFC 1952). A piece of which no file has
-changed is taken from the layer that was made last, and is neither read nor compressed again.
+concatenated, they are an ordinary gzip file (RFC 1952). A piece without changed files is copied
+from the previous layer, and is neither read nor compressed again.
 """
 
 import contextlib
@@ -25,20 +25,20 @@ from torchx.workspace._registry._cache import Cache
 from torchx.workspace._registry._plan import planned_layers
 
 _FORMAT = 1
-"""Part of every piece's key: to be changed with anything that changes the bytes."""
+"""Part of every piece's key: change it with anything that changes the bytes."""
 _LEVEL = 6
 _PIECE = 4 << 20
-"""A piece ends after so many bytes; a larger file is a piece by itself."""
+"""A piece ends after this many bytes; a larger file is a piece by itself."""
 _CUT_MASK = 0x3F
 """A piece also ends after a path whose checksum ends in these bits, one in 64, so that an added
 file moves the ends of few pieces."""
 _SETTLED_NS = 2_000_000_000
-"""A file that changed more recently may change again without another time stamp."""
+"""A file that changed more recently may change again with the same time stamp."""
 _BLOCK = 1 << 20
 _MEMBER_HEADER = b"\x1f\x8b\x08\0\0\0\0\0\0\xff"  # no name, no time, no operating system
 _OCTAL_LIMIT = 8 << 30
 _KEPT_LAYERS = 3
-"""Of a workspace, besides those of images that are still to be pushed."""
+"""Layers kept per workspace, besides those of images still to be pushed."""
 
 _BlockSink = Callable[[bytes], object]
 
@@ -63,9 +63,9 @@ def make_layer(
 
     Args:
         entries: sorted by path.
-        into: the directories that lead to the workspace's place in the image, outermost first,
-            by their path relative to the root, with what the image has there.
-        slot: the layer that was made last with the same name is the one to start from.
+        into: the directories on the path of the workspace in the image, outermost first, by path
+            relative to the root, with the image's entries there.
+        slot: name under which the previous layer is found.
         now_ns: time when the entries were found; ``None`` is now.
 
     Raises:
@@ -86,7 +86,7 @@ def make_layer(
 
 
 class _Piece:
-    """Some entries that are compressed together.
+    """Entries that are compressed together.
 
     Args:
         key: equal keys mean equal bytes; ``None`` if the files may still be changing.
@@ -105,7 +105,7 @@ class _Piece:
 
     @classmethod
     def of_directories(cls, nodes: Sequence[tuple[str, Node]]) -> "_Piece":
-        """The directories that lead to the workspace."""
+        """Returns the piece of the directories on the path of the workspace."""
         head = b"".join(
             _header(os.fsencode(path) + b"/", node.mode, uid=node.uid, gid=node.gid, kind=b"5")
             for path, node in nodes
@@ -113,7 +113,7 @@ class _Piece:
         return cls(_key([head]), "", (), head)
 
     def raw_blocks(self) -> Iterator[bytes]:
-        """The part of the archive."""
+        """Yields the piece's part of the archive."""
         if self.head:
             yield self.head
         for entry in self.entries:
@@ -129,7 +129,7 @@ class _Piece:
 
 
 def _mode_of_root(mode: int) -> int:
-    """The mode that a file keeps when it is given to root, as Docker's builder does."""
+    """Returns a file's mode after it is given to root, as Docker's builder does."""
     return mode & (0o1777 if mode & 0o010 else 0o3777)
 
 
@@ -153,14 +153,14 @@ def _cut(entries: Sequence[Entry], prefix: str, settled_ns: int) -> Iterator[_Pi
 
 
 def _identity(entry: Entry, settled_ns: int) -> tuple[bytes, bool]:
-    """Everything that an entry's bytes depend on, and true if that is certain."""
+    """Returns everything that an entry's bytes depend on, and whether that is certain."""
     start = os.fsencode(entry.path)
     if entry.kind != "file":
         target = os.fsencode(entry.target or "")
         return b"%s\0%s\0%o\0%s" % (start, entry.kind.encode(), entry.mode, target), True
     status = entry.status
     if status is None:
-        if entry.content is None:  # a file elsewhere, which does not say when it changed
+        if entry.content is None:  # a remote file, whose time of change is unknown
             return start, False
         content = hashlib.sha256(entry.content).digest()
         return b"%s\0content\0%o\0%s" % (start, entry.mode, content), True
@@ -183,18 +183,18 @@ def _key(seen: Sequence[bytes]) -> str:
 
 @dataclass(frozen=True)
 class _Last:
-    """The layer that was made last, and where its pieces are."""
+    """The previous layer, and the positions of its pieces."""
 
     layer: Layer
     keys: list[str | None]
     places: dict[str, tuple[int, int]]
     """Key to offset and length."""
     older: list[str]
-    """Digests of layers before that one."""
+    """Digests of earlier layers."""
 
     @classmethod
     def load(cls, cache: Cache, slot: str) -> "_Last":
-        """The layer of the cache; one without pieces if there is none."""
+        """Loads the layer from the cache; one without pieces if there is none."""
         try:
             kept = json.loads(cache.read("slots", slot) or b"")
             path = str(cache.path("layers", kept["digest"]))
@@ -207,7 +207,7 @@ class _Last:
         return cls(layer, [key for key, _, _ in pieces], places, older)
 
     def is_there(self) -> bool:
-        """True if the file of the layer exists, whole."""
+        """Returns True if the file of the layer exists and is complete."""
         try:
             return os.stat(self.layer.blob.path).st_size == self.layer.blob.size
         except OSError:
@@ -278,7 +278,7 @@ def _remember(
 def _packed(
     pieces: Sequence[_Piece], last: _Last, source: BinaryIO | None
 ) -> Iterator[tuple[_Piece, tuple[bytes, bytes] | None]]:
-    """Each piece, before and after compression; ``None`` for one that is too large for memory."""
+    """Yields each piece, before and after compression; ``None`` if it is too large for memory."""
     workers = min(4, os.cpu_count() or 1)
     waiting: deque[tuple[_Piece, Future[tuple[bytes, bytes]] | None]] = deque()
 
@@ -321,7 +321,7 @@ def _pack(blocks: Iterator[bytes], on_raw: _BlockSink, on_compressed: _BlockSink
 
 
 def _content(entry: Entry) -> Iterator[bytes]:
-    """The content of a file, of exactly the size that was found."""
+    """Yields the content of a file, of exactly the size that was found."""
     left = entry.size
     with open_entry(entry) as file:
         while left:
@@ -351,7 +351,7 @@ def _header(
     kind: bytes = b"0",
     target: bytes = b"",
 ) -> bytes:
-    """The header of a file in the format `pax`, with time 0."""
+    """Returns the header of a file in the format `pax`, with time 0."""
     records = b""
     if len(name) > 100:
         records += _record(b"path", name)
@@ -378,7 +378,7 @@ def _block(
 ) -> bytes:
     start = name.ljust(100, b"\0") + b"%07o\0%07o\0%07o\0%011o\0%011o\0" % (mode, uid, gid, size, 0)
     end = kind + target.ljust(100, b"\0") + _MAGIC
-    checksum = sum(start) + sum(end) + 8 * 0x20  # its own place counts as spaces
+    checksum = sum(start) + sum(end) + 8 * 0x20  # the field itself counts as spaces
     return start + b"%06o\0 " % checksum + end
 
 

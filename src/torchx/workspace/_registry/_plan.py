@@ -1,4 +1,4 @@
-"""Plans of images that are not in the registry yet, kept for other processes too."""
+"""Plans of images that are not in the registry yet, shared with other processes."""
 
 import hashlib
 import json
@@ -12,16 +12,16 @@ from torchx.workspace._registry._cache import Cache
 from torchx.workspace._registry._client import Manifest
 
 _PLANNED_S = 7 * 24 * 3600
-"""Time that the layer of an image is kept that was planned and not pushed."""
+"""Seconds for which the layer of a planned but unpushed image is kept."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """An image that is not in the registry yet, with all that is needed to put it there.
+    """An image that is not in the registry yet, with everything needed to push it.
 
     Args:
-        repository: where it goes.
-        base: the image whose layers it has, as a reference.
+        repository: the target repository.
+        base: reference of the image whose layers it has.
         layers: descriptors of these layers.
         layer: the workspace.
     """
@@ -35,17 +35,17 @@ class Plan:
 
     @property
     def tag(self) -> str:
-        """Name of the image in the repository: its id, as Docker knows it."""
+        """Tag of the image in the repository: its id in Docker."""
         return digest_of(self.config).partition(":")[2]
 
     @property
     def image(self) -> str:
-        """Name of exactly this image, to run it by."""
+        """Name of exactly this image, by digest."""
         return f"{self.repository}@{self.manifest.digest}"
 
 
 def find_plan(image: str) -> Plan | None:
-    """The plan for an image by digest, also one of another process; ``None`` if there is none."""
+    """Returns the plan for an image by digest, also of another process; ``None`` if none."""
     repository, at, _ = image.partition("@")
     if not at:
         return None
@@ -71,7 +71,7 @@ def find_plan(image: str) -> Plan | None:
 
 
 def keep_plan(plan: Plan, cache: Cache) -> None:
-    """Lets other processes find a plan."""
+    """Stores a plan for other processes."""
     content = {
         "base": plan.base,
         "media_type": plan.manifest.media_type,
@@ -84,12 +84,12 @@ def keep_plan(plan: Plan, cache: Cache) -> None:
 
 
 def forget_plan(plan: Plan) -> None:
-    """Says that an image is in its repository."""
+    """Removes a plan whose image was pushed."""
     Cache().remove("plans", _plan_name(plan.image))
 
 
 def planned_layers(cache: Cache) -> set[str]:
-    """Digests of the layers that plans of the last days are made of."""
+    """Returns digests of the layers in recent plans."""
     found = set()
     for kept in cache.read_recent("plans", _PLANNED_S):
         try:

@@ -44,7 +44,7 @@ class Repository:
 
 @dataclass(frozen=True)
 class Reference:
-    """An image: a repository and which of its images."""
+    """A reference to an image: repository, and tag or digest."""
 
     repository: Repository
     tag: str | None
@@ -52,7 +52,7 @@ class Reference:
 
     @property
     def version(self) -> str:
-        """The image's name in the API: its digest, or else its tag."""
+        """The image's name in the API: its digest, else its tag."""
         return self.digest or self.tag or "latest"
 
     def __str__(self) -> str:
@@ -62,7 +62,7 @@ class Reference:
 
 
 def parse_reference(text: str) -> Reference:
-    """Reads the name of an image as Docker does.
+    """Parses the name of an image as Docker does.
 
     >>> str(parse_reference("python"))
     'docker.io/library/python:latest'
@@ -90,22 +90,20 @@ def parse_reference(text: str) -> Reference:
 
 
 def parse_repository(text: str) -> Repository:
-    """Reads the name of a repository: an image's without tag and digest.
+    """Parses the name of a repository: an image's without tag and digest.
 
     Raises:
         InvalidInput: if it is not such a name.
     """
     last = text.rpartition("/")[2]
     if "@" in text or (":" in last and "/" in text):
-        msg = (
-            f"the image_repo `{text}` has a tag or digest; give it without: the image gets its own"
-        )
+        msg = f"the image_repo `{text}` has a tag or digest; leave it out: the image gets its own"
         raise InvalidInput(msg)
     return _repository(text, text)
 
 
 def is_digest(text: object) -> bool:
-    """True for the digest of a blob: a name that is safe in URLs and paths."""
+    """Returns True for the digest of a blob: a name that is safe in URLs and paths."""
     return isinstance(text, str) and _DIGEST.fullmatch(text) is not None
 
 

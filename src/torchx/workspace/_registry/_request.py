@@ -1,17 +1,17 @@
-"""One request to a registry, and how it can fail; without urllib3, which is an optional package."""
+"""A request to a registry, and its errors; without urllib3, which is an optional package."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 BLOCK = 1 << 18
-"""Bytes that are read or sent at once."""
+"""Bytes read or sent at once."""
 
 
 class Interrupted(Exception):
-    """The request may succeed later: the connection broke, or the registry is busy.
+    """A retry may succeed: the connection broke, or the registry is busy.
 
     Args:
-        asked_s: pause that the registry asks for.
+        asked_s: pause in seconds that the registry requests.
     """
 
     def __init__(self, reason: str, asked_s: float | None = None) -> None:
@@ -21,7 +21,7 @@ class Interrupted(Exception):
 
 @dataclass(frozen=True)
 class Body:
-    """Bytes that a request sends; they can be read again, to send them once more."""
+    """The body of a request; it can be read again for retries."""
 
     length: int
     open: Callable[[], Iterable[bytes]]
@@ -32,7 +32,7 @@ class Body:
 
 @dataclass(frozen=True)
 class Request:
-    """One request; ``url`` may be a path of the registry."""
+    """A request; ``url`` may be a path of the registry."""
 
     method: str
     url: str

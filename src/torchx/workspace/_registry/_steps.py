@@ -1,4 +1,4 @@
-"""Shows how far the upload of an image has come."""
+"""Shows the progress of the upload of an image."""
 
 import threading
 from collections.abc import Iterator, Sequence
@@ -9,7 +9,7 @@ from torchx.workspace._registry._blobs import Blob
 
 
 class Steps:
-    """The layers of an image on their way; usable from several threads.
+    """The layers of an image being uploaded; usable from several threads.
 
     Args:
         blobs: the layers; others are not counted.
@@ -26,7 +26,7 @@ class Steps:
         self._show()
 
     def note(self, blob: Blob, there: int) -> None:
-        """So many bytes of the blob are sent."""
+        """Records how many bytes of the blob were sent."""
         if blob.digest not in self._digests:
             return
         with self._lock:
@@ -34,7 +34,7 @@ class Steps:
             self._show()
 
     def finish(self, blob: Blob) -> None:
-        """The registry has the blob."""
+        """Records that the registry has the blob."""
         if blob.digest not in self._digests:
             return
         with self._lock:
@@ -42,7 +42,7 @@ class Steps:
             self._show()
 
     def counted(self, blob: Blob) -> Blob:
-        """The blob, which tells of each block of it that is read."""
+        """Wraps the blob to record each block that is read."""
         return blob if self._display is None else _Counted(blob, self)
 
     def _show(self) -> None:

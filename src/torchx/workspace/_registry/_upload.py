@@ -1,4 +1,4 @@
-"""The upload of one blob, which may break and go on."""
+"""The upload of one blob, which resumes after interruptions."""
 
 import contextlib
 import re
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from torchx.workspace._registry._http import Http, Reply
 
 _AT_ONCE = 1 << 20
-"""A blob up to this size goes in one request."""
+"""A blob up to this size is sent in one request."""
 _SMALL_CHUNK = 5 << 20
 """Size of the pieces for a registry, or a proxy, that refuses a whole blob at once."""
 _PROGRESS_S = 5
@@ -25,15 +25,15 @@ logger = get_logger(__name__)
 
 
 class UploadLost(Exception):
-    """The registry does not know the upload any more, or not how far it was."""
+    """The registry has lost the upload, or its position."""
 
 
 class Upload:
-    """One upload session: `PATCH` for the bytes, `GET` for how far it came, `PUT` for the end.
+    """An upload session: `PATCH` sends bytes, `GET` returns the position, `PUT` ends it.
 
     Args:
         location: URL of the session.
-        arrived: asks the registry whether it has the blob.
+        arrived: returns True if the registry has the blob.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Upload:
         self._was_interrupted = False
 
     def run(self) -> None:
-        """Sends the blob and has the registry check its digest."""
+        """Sends the blob and lets the registry check its digest."""
         if self._blob.size <= _AT_ONCE:
             self._finish(with_body=True)
             return
@@ -70,10 +70,10 @@ class Upload:
         self._finish(with_body=False)
 
     def abandon(self) -> None:
-        """Tells the registry that no more will come; it would keep what it has for days."""
+        """Cancels the upload, which the registry would otherwise keep for days."""
         expected = frozenset({200, 202, 204, 404})
         request = Request("DELETE", self._location, self._doing, expected=expected)
-        for _ in range(2):  # the first may meet a connection that is being ended
+        for _ in range(2):  # the first may use a connection that is being closed
             with contextlib.suppress(Interrupted, TorchXError):
                 self._http.request_once(request)
                 return
@@ -96,7 +96,7 @@ class Upload:
         self._offset = end if taken is None or taken < start else taken
 
     def _blocks(self, start: int, end: int) -> Iterator[bytes]:
-        """The bytes from ``start`` to ``end``; says now and then how far they are sent."""
+        """Yields the bytes from ``start`` to ``end``; logs the progress now and then."""
         said = time.monotonic()
         for block in self._blob.read_from(start):
             yield block[: end - start]
@@ -118,7 +118,7 @@ class Upload:
             raise err
 
     def _ask_offset(self) -> None:
-        """Asks how many bytes the registry has.
+        """Requests how many bytes the registry has.
 
         Raises:
             UploadLost: if it has forgotten the upload.
@@ -145,13 +145,13 @@ class Upload:
                 self._http.request_once(request)
                 return
             except RefusedByRegistry as err:
-                # what a broken request left may have come after we asked how much there is
+                # data of a broken request may have arrived after our query of the position
                 if self._was_interrupted and err.status in (400, 404):
                     raise UploadLost(str(err)) from None
                 raise
             except Interrupted as err:
                 self._pause(err)
-                if self._arrived():  # only the answer was lost
+                if self._arrived():  # only the response was lost
                     return
                 self._ask_offset()
                 if self._offset != (0 if with_body else self._blob.size):
@@ -168,9 +168,9 @@ class Upload:
 
 
 def received_bytes(reply: "Reply") -> int | None:
-    """Bytes that the registry has, of ``Range: 0-41``; ``None`` if it does not say."""
+    """Parses the received bytes from ``Range: 0-41``; ``None`` if not given."""
     match = re.fullmatch(r"(?:bytes=)?0-(\d+)", reply.headers.get("Range", "").strip())
     if not match:
         return None
     last = int(match[1])
-    return last + 1 if last else 0  # registries say `0-0` for nothing
+    return last + 1 if last else 0  # registries report nothing as `0-0`

@@ -305,7 +305,7 @@ def test_where_the_streams_are():
         ({"state": "DISABLED"}, {}, "the queue `q` is disabled"),
         ({"status": "INVALID", "statusReason": "why"}, {}, "the queue `q` is invalid: why"),
         ({}, {"state": "DISABLED"}, "the compute environment `e` is disabled"),
-        ({}, {"status": "INVALID"}, "the compute environment `e` is invalid: no reason told"),
+        ({}, {"status": "INVALID"}, "the compute environment `e` is invalid: no reason given"),
         (
             {},
             {"computeResources": {"maxvCpus": 1}},

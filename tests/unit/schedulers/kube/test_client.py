@@ -1,6 +1,7 @@
 """Calls to a server that does not always behave."""
 
 import base64
+import json
 import os
 import subprocess
 import sys
@@ -171,6 +172,27 @@ def test_a_create_whose_fate_is_unknown_says_so(cluster: FakeKube, kube: KubeCli
     cluster.fault("drop", "GET", times=-1)
     with pytest.raises(errors.AnswerLost, match="not known whether Service `s` was created"):
         kube.create(SERVICES, NS, service())
+
+
+def test_a_create_whose_fate_is_unknown_as_credentials_are_gone_says_so(
+    cluster: FakeKube, kube: KubeClient, tmp_path: Path
+) -> None:
+    version = "client.authentication.k8s.io/v1"
+    status = {"token": "t", "expirationTimestamp": "2001-01-01T00:00:00Z"}
+    printed = json.dumps({"apiVersion": version, "kind": "ExecCredential", "status": status})
+    login = tmp_path / "login"
+    # a request asks twice, for a token and for a certificate; there is only one request
+    once = f"mkdir {tmp_path}/token || mkdir {tmp_path}/certificate || exit 1"
+    login.write_text(f"#!/bin/sh\n{once}\necho '{printed}'\n")
+    login.chmod(0o755)
+    plugin = {"command": str(login), "apiVersion": version, "interactiveMode": "Never"}
+    config = cluster.kubeconfig(tmp_path / "with-plugin", user={"exec": plugin})
+    client, _ = connect(config, patience=QUICK)
+    cluster.fault("lose", "POST")
+    with pytest.raises(errors.AnswerLost, match="not known whether Service `s` was created"):
+        client.create(SERVICES, NS, service())
+    client.transport.close()
+    assert kube.get(SERVICES, NS, "s")
 
 
 def test_a_create_that_was_turned_away_is_not_looked_up(

@@ -199,7 +199,7 @@ def test_a_source_that_stays_behind_is_noted(aws, scheduler, folder, caplog):
     with pytest.raises(InvalidInput, match="Could not assume role"):
         scheduler.submit(app("train.py"), script_cfg(folder, **more))
     assert "the source stays at `s3://sagemaker-eu-west-1" in caplog.text
-    assert "made the bucket `sagemaker-eu-west-1-123456789012`" in caplog.text
+    assert "created the bucket `sagemaker-eu-west-1-123456789012`" in caplog.text
 
 
 def test_a_bucket_of_somebody_else_is_not_used(aws, scheduler, folder):

@@ -46,5 +46,5 @@ def test_a_terminal_a_component_and_a_cluster_are_told(monkeypatch: pytest.Monke
 def test_a_replica_whose_node_is_not_known_is_an_error() -> None:
     nowhere = ReplicaSnapshot("b", 3, AppState.RUNNING)
     snapshot = SlurmSnapshot("12", job_dir=DIR, roles=(Role("b", ""),))
-    with pytest.raises(ValueError, match="it is not known yet on which node replica `b/3` runs"):
+    with pytest.raises(ValueError, match="the node of replica `b/3` is not known yet"):
         execute(snapshot, nowhere, ExecRequest(("ls",)))

@@ -65,7 +65,7 @@ def test_docker_hub_is_served_by_another_host() -> None:
 def test_a_repository_is_an_image_without_tag() -> None:
     assert str(parse_repository("localhost:5000/a/b")) == "localhost:5000/a/b"
     for text in ("h.io/a:1", f"h.io/a@{DIGEST}", "a/b:1"):
-        with pytest.raises(InvalidInput, match="give it without"):
+        with pytest.raises(InvalidInput, match="leave it out"):
             parse_repository(text)
     with pytest.raises(InvalidInput, match="not the name of an image"):
         parse_repository("h.io/A b")

@@ -1,5 +1,5 @@
-"""Apps on a cluster: what the schedulers that run pods share.
+"""Apps on a cluster: the code shared by the schedulers that run pods.
 
-``labels`` and ``pods`` build, ``app`` ``snapshots`` ``reasons`` read, all of them pure; ``look``
-``logs`` ``watches`` ``clusters`` ask the cluster.
+``labels`` and ``pods`` build, ``app``, ``snapshots`` and ``reasons`` parse, all of them pure;
+``look``, ``logs``, ``watches`` and ``clusters`` query the cluster.
 """

@@ -9,9 +9,9 @@ from torchx.schedulers._kube.transport import HttpTransport
 
 
 def adapted(client: Any) -> KubeClient:
-    """Our client for the server that an ``ApiClient`` of the official one talks to.
+    """Returns our client for the server of the official client's ``ApiClient``.
 
-    A token is taken over as it is then: one that expires needs a new scheduler.
+    The token is copied once: if it expires, a new scheduler is needed.
 
     Raises:
         InvalidInput: for anything else.
@@ -27,7 +27,7 @@ def adapted(client: Any) -> KubeClient:
 
 
 def official_config(configuration: Any) -> Config:
-    """What a ``Configuration`` of the official client says."""
+    """Converts a ``Configuration`` of the official client."""
     token = configuration.get_api_key_with_prefix("BearerToken", "authorization") or ""
     cluster = Cluster(
         configuration.host,

@@ -1,4 +1,4 @@
-"""The objects of one app, and what they note of it. Pure."""
+"""The objects of one app, and the app's data in them. Pure."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ Object = Mapping[str, Any]
 
 @light_dataclass(frozen=True)
 class NotedRole:
-    """What an object notes of a role."""
+    """The data about a role in the annotation of an object."""
 
     name: str
     image: str
@@ -23,12 +23,12 @@ class NotedRole:
     minimum: int | None
     retries: int
     job: str
-    """Name of the object that makes its pods."""
+    """Name of the object that creates its pods."""
 
 
 @light_dataclass(frozen=True)
 class App:
-    """The main objects of one app, by their names, and what they note of it."""
+    """The main objects of one app, by name, and the data in their annotations."""
 
     id: str
     name: str
@@ -36,16 +36,16 @@ class App:
     roles: tuple[NotedRole, ...]
     jobs: Mapping[str, Object]
     pods: Mapping[str, Sequence[Object]] = field(default_factory=dict)
-    """Of each role, by its name."""
+    """Data of each role, by name."""
 
     @property
     def missing(self) -> list[str]:
-        """Objects that were not made, or are gone."""
+        """Names of objects that were not created, or are gone."""
         return [name for name in dict.fromkeys(r.job for r in self.roles) if name not in self.jobs]
 
     @property
     def half_submitted(self) -> bool:
-        """Objects were never released; or some are missing, and none of the others was."""
+        """True if no object was released, or some are missing and no other was released."""
         held = [is_held(job) for job in self.jobs.values()]
         return all(held) if self.missing else any(held)
 
@@ -53,11 +53,11 @@ class App:
 def note_app(
     app: AppDef, jobs: Sequence[str], ends_on_failure: bool, retries: Sequence[int] | None = None
 ) -> str:
-    """The text that the main objects of an app carry.
+    """Returns the annotation for the main objects of an app.
 
     Args:
-        jobs: name of the object that makes the pods of each role.
-        retries: of each role, where they are not those that it asks for.
+        jobs: name of the object that creates the pods, for each role.
+        retries: retries of each role, if they differ from those of the role.
     """
     roles = [
         {
@@ -75,7 +75,7 @@ def note_app(
 
 
 def parse_app(app_id: str, jobs: Iterable[Object], pods: Iterable[Object]) -> App | None:
-    """What the objects of one app say; ``None`` if none of them is ours."""
+    """Parses the objects of one app; ``None`` if none of them is ours."""
     found: dict[str, Object] = {}
     noted: Mapping[str, Any] | None = None
     for job in jobs:
@@ -113,7 +113,7 @@ def _parse_role(role: Mapping[str, Any]) -> NotedRole:
 
 
 def _read(text: str) -> Mapping[str, Any] | None:
-    """What an annotation notes; ``None`` if somebody else wrote it."""
+    """Parses an annotation; ``None`` if it is not ours."""
     try:
         noted = json.loads(text)
     except ValueError:
@@ -122,7 +122,7 @@ def _read(text: str) -> Mapping[str, Any] | None:
 
 
 def group_jobs(jobs: Iterable[Object]) -> dict[str, list[Object]]:
-    """Main objects by the id of their app, the latest app first."""
+    """Groups main objects by app id, latest app first."""
     apps: dict[str, list[Object]] = {}
     for job in sorted(
         jobs, key=lambda j: str(j["metadata"].get("creationTimestamp")), reverse=True
@@ -135,7 +135,7 @@ def group_jobs(jobs: Iterable[Object]) -> dict[str, list[Object]]:
 
 
 def condition(obj: Object, *types: str) -> Object | None:
-    """The first of these conditions that is true."""
+    """Returns the first of these conditions that is true."""
     found = (obj.get("status") or {}).get("conditions") or ()
     for type_ in types:
         for item in found:
@@ -145,25 +145,25 @@ def condition(obj: Object, *types: str) -> Object | None:
 
 
 def ended_mark(obj: Object) -> str:
-    """``cancelled`` or ``failed`` for an object that we ended; else empty."""
+    """Returns ``cancelled`` or ``failed`` for an object that we ended; else empty."""
     return str((obj["metadata"].get("annotations") or {}).get(ANNOTATION_ENDED) or "")
 
 
 def is_held(obj: Object) -> bool:
-    """Whether an object was made, and not yet released or put into a queue."""
+    """Returns True if an object was created, but not yet released or queued."""
     labels = obj["metadata"].get("labels") or {}
     return bool(obj["spec"].get("suspend")) and not ended_mark(obj) and LABEL_QUEUE not in labels
 
 
 def main_container(app: App, pod: str) -> str:
-    """Name of the container that runs the role's program in one of the pods."""
+    """Returns the name of the container that runs the role's program in a pod."""
     every = (found for pods in app.pods.values() for found in pods)
     found = next((p for p in every if p["metadata"]["name"] == pod), None)
     return "" if found is None else str(found["spec"]["containers"][0]["name"])
 
 
 def queue_of(app: App) -> str:
-    """The LocalQueue that the app waits in; empty for none."""
+    """Returns the LocalQueue that the app waits in; empty for none."""
     for job in app.jobs.values():
         queue = (job["metadata"].get("labels") or {}).get(LABEL_QUEUE)
         if queue:

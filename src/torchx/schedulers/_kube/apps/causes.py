@@ -1,4 +1,4 @@
-"""What the words of a Kubernetes cluster mean: of its scheduler, kubelets, controllers and queues.
+"""Rules for messages of a Kubernetes cluster: its scheduler, kubelets, controllers and queues.
 
 https://kubernetes.io/docs/tasks/debug/debug-application/debug-pods/
 """

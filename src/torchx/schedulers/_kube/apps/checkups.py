@@ -1,4 +1,4 @@
-"""What jobs on Kubernetes need: a kubeconfig, a server that answers, rights."""
+"""Checks for jobs on Kubernetes: kubeconfig, server and permissions."""
 
 import functools
 import time
@@ -35,7 +35,7 @@ _REVIEWS = Kind("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfS
 Right = tuple[Kind, str, str]
 """Kind of objects, verb and subresource."""
 Check = Callable[[KubeClient, str], Finding]
-"""Looks at a namespace."""
+"""Queries a namespace."""
 
 _OLDEST = (1, 29)
 _LOGIN = "Log in to the cluster, or choose a context: kubectl config get-contexts"
@@ -44,11 +44,11 @@ _LOGIN = "Log in to the cluster, or choose a context: kubectl config get-context
 def checkups_of(
     rights: Sequence[Right], more: Mapping[str, Check], configured: Configured
 ) -> list[Checkup]:
-    """All checks; one alone where no cluster is set up.
+    """Returns all checks; only one if no cluster is set up.
 
     Args:
-        rights: what a user must be allowed to do.
-        more: further checks of a scheduler, by their names; `rights` takes the place of ours.
+        rights: the permissions that a user needs.
+        more: further checks of a scheduler, by their names; `rights` replaces ours.
         configured: may name kubeconfig, context and namespace.
     """
     where = configured.text("kubeconfig"), configured.text("context")
@@ -113,7 +113,7 @@ def _namespace(client: KubeClient, namespace: str) -> Finding:
 
 
 def check_rights(client: KubeClient, namespace: str, rights: Sequence[Right]) -> Finding:
-    """Which of these rights the user lacks in a namespace."""
+    """Checks that the user has these permissions in a namespace."""
     try:
         denied = [
             f"{verb} {kind.plural}{'/' + sub if sub else ''}"

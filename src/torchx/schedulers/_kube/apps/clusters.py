@@ -1,4 +1,4 @@
-"""The clusters that a scheduler talks to, and what it knows of the apps on them."""
+"""The clusters that a scheduler uses, and its cached data about apps on them."""
 
 import os
 import time
@@ -24,34 +24,34 @@ if TYPE_CHECKING:
 logger = get_logger(__name__)
 
 FIRST_NEWS_S = 2.0
-"""How soon a reason that was not there yet is looked for; after some looks four times that."""
+"""Seconds until a missing reason is queried again; after some queries four times that."""
 
 Home = tuple[str | None, str | None]
-"""Kubeconfig and context; ``None`` for the user's own choice."""
+"""Kubeconfig and context; ``None`` for the user's default."""
 
 
 @light_dataclass
 class Clusters:
-    """Clients by kubeconfig and context, made on first use; and the last look at each app.
+    """Clients by kubeconfig and context, created on first use, and the last result for each app.
 
     Args:
-        given: the client to use instead, for all of them.
-        scheduler: under whose name is noted where apps are.
+        given: a client that replaces all others.
+        scheduler: name under which the location of apps is recorded.
     """
 
     given: Any = None
     scheduler: str = "kubernetes"
     homes: dict[str, Home] = field(default_factory=dict)
-    """Of apps, as far as they are known."""
+    """Location of apps, as far as it is known."""
     looked: "dict[str, Looked]" = field(default_factory=dict)
     _clients: "dict[Home, KubeClient]" = field(default_factory=dict)
     _configs: "dict[Home, Config]" = field(default_factory=dict)
     _unexplained: dict[str, int] = field(default_factory=dict)
-    """Looks in a row at apps that do not start without a word why."""
+    """Consecutive queries of apps that do not start, without a reason."""
     _watches: "Watches | None" = None
 
     def kube(self, home: Home = (None, None)) -> "KubeClient":
-        """The client of a cluster."""
+        """Returns the client of a cluster."""
         if self.given is not None:
             home = (None, None)
             if home not in self._clients:
@@ -66,7 +66,7 @@ class Clusters:
         return self._clients[home]
 
     def settle(self, app_id: str, home: Home) -> None:
-        """Notes where an app was submitted, for later commands of this user as well."""
+        """Records where an app was submitted, also for later commands of this user."""
         self.homes[app_id] = home
         config = self._configs.get(home)
         if config is not None and config.context:
@@ -75,7 +75,7 @@ class Clusters:
             records.remember(self.scheduler, app_id, place)
 
     def reachable(self, home: Home) -> str:
-        """Empty if there is a cluster to ask; else why there is none."""
+        """Returns an empty text if there is a cluster; else the reason why there is none."""
         if self.given is None:
             from torchx.schedulers._kube.discover import load_config
 
@@ -86,7 +86,7 @@ class Clusters:
         return ""
 
     def namespace(self, given: str | None, home: Home) -> str:
-        """The namespace that was given, else that of the context, else ``default``."""
+        """Returns the given namespace, else that of the context, else ``default``."""
         if given:
             return given
         from torchx.schedulers._kube.discover import load_config
@@ -97,7 +97,7 @@ class Clusters:
             return "default"
 
     def place(self, app_id: str) -> tuple[Home, str, str]:
-        """Cluster, namespace and name of an app."""
+        """Returns cluster, namespace and name of an app."""
         if app_id not in self.homes:
             self.homes[app_id] = self._noted(app_id)
         home = self.homes[app_id]
@@ -107,7 +107,7 @@ class Clusters:
         return home, namespace, name
 
     def _noted(self, app_id: str) -> Home:
-        """Where this user has submitted an app; the user's own choice if that is not known."""
+        """Returns where this user submitted an app; the user's default if unknown."""
         place = records.recall(self.scheduler, app_id) if self.given is None else None
         if place is None:
             return None, None
@@ -117,24 +117,24 @@ class Clusters:
         try:
             load_config(*home)
         except ConfigError as err:
-            logger.debug("`%s` is looked for in the current context: %s", app_id, err)
+            logger.debug("`%s` is searched in the current context: %s", app_id, err)
             return None, None
         return home
 
     def puzzled(self, app_id: str, by_it: bool) -> None:
-        """Notes whether an app does not start and nothing said why at the last look."""
+        """Records whether the last query found an app that does not start, without a reason."""
         if by_it:
             self._unexplained[app_id] = self._unexplained.get(app_id, 0) + 1
         else:
             self._unexplained.pop(app_id, None)
 
     def wait_for_change(self, app_id: str, timeout_s: float) -> None:
-        """Returns when an object of the app has changed, at the latest after the time.
+        """Returns when an object of the app has changed, at the latest after the timeout.
 
-        What is told by events alone, which are not watched, is looked for again earlier than that.
+        Reasons known from events alone, which are not watched, are queried again earlier.
         """
         looked = self.looked.get(app_id)
-        if looked is None or not looked.lists:  # or of many looked at together: no place to go on
+        if looked is None or not looked.lists:  # or queried with others: no version to watch from
             time.sleep(timeout_s)
             return
         if looks := self._unexplained.get(looked.app.id):
@@ -149,11 +149,11 @@ class Clusters:
     def execute(
         self, app: "App | None", snapshot: AppSnapshot, pod: str, request: ExecRequest
     ) -> int:
-        """Exit code of a command in the container of a replica.
+        """Runs a command in the container of a replica and returns its exit code.
 
         Args:
             app: its objects; ``None`` if they are gone.
-            pod: name of the replica's.
+            pod: name of the replica's pod.
         """
         from torchx.schedulers._kube.pods import execute
 
@@ -162,26 +162,26 @@ class Clusters:
         return execute(self.kube(home), namespace, pod, container, request)
 
     def open_port(self, snapshot: AppSnapshot, pod: str, port: int) -> "PodPort":
-        """A connection to a port of the pod, through the API server."""
+        """Opens a connection to a port of the pod, through the API server."""
         from torchx.schedulers._kube.pods import PodPort
 
         home, namespace, _ = self.place(snapshot.app_id)
         return PodPort(self.kube(home), namespace, pod, port)
 
     def removed(self, app_id: str) -> None:
-        """Drops all that is known of an app that is there no more."""
+        """Drops all data about an app that was removed."""
         self.forget(app_id)
         if self.given is None:
             records.forget(self.scheduler, app_id)
 
     def forget(self, app_id: str) -> None:
-        """Drops what is known of an app, but where it is."""
+        """Drops the data about an app, except its location."""
         self.looked.pop(app_id, None)
         self._unexplained.pop(app_id, None)
         self.stop_watching(app_id)
 
     def stop_watching(self, app_id: str | None = None) -> None:
-        """Closes the watch of an app, all for ``None``."""
+        """Closes the watch of an app, or all for ``None``."""
         if self._watches is not None:
             self._watches.close(app_id)
 

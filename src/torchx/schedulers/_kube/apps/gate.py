@@ -1,7 +1,7 @@
-"""What keeps the pods of several Jobs from running before all objects of their app are there.
+"""Holds the pods of several Jobs until all objects of their app are created.
 
-Each of the Jobs is let go by a request of its own, and a launcher can be killed between any two. So
-their pods mount a ConfigMap, which is made last: by this one request all of them start. Pure.
+Each Job is released by its own request, and a launcher can be killed between any two. Their pods
+therefore mount a ConfigMap, which is created last: this one request starts all of them. Pure.
 """
 
 from collections.abc import Mapping
@@ -12,10 +12,10 @@ GATE_PATH = "/var/run/torchx/start"
 
 
 def hold_pods(pod: dict[str, Any], container: str, gate: str) -> None:
-    """Lets the containers of a pod wait until the ConfigMap is there, as the node's agent does.
+    """Makes the node's agent hold the containers of a pod until the ConfigMap exists.
 
     Args:
-        container: one that mounts it; what no container mounts is not waited for.
+        container: the one that mounts it; volumes that no container mounts are not waited for.
     """
     spec = pod["spec"]
     spec["volumes"] = [
@@ -29,7 +29,7 @@ def hold_pods(pod: dict[str, Any], container: str, gate: str) -> None:
 
 
 def build_gate(name: str, namespace: str, labels: Mapping[str, str]) -> dict[str, Any]:
-    """The ConfigMap, which holds nothing: that it is there is all it says."""
+    """Returns the ConfigMap, which is empty: only its existence matters."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",

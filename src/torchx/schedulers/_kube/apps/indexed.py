@@ -20,14 +20,14 @@ from .snapshots import FAILURES_ANNOTATION, INDEX_ANNOTATION
 
 INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
 ATTEMPT_FIELD = f"metadata.annotations['{FAILURES_ANNOTATION}']"
-"""Where a Job tells its pods how often their replica has failed."""
+"""Annotation in which a Job passes the number of failures to its pods."""
 
 _MARK = "\0"
-"""Stands for the number of the replica until the rest is escaped; no text of a user has one."""
+"""Placeholder for the replica's index until the rest is escaped; users' text has none."""
 RANK0_PREFIX = (
     f'[ "${INDEX_VARIABLE}" != 0 ] || export {ENV_TORCHX_RANK0_HOST}=localhost; exec "$@"'
 )
-"""Its own host name may not be known to the first replica yet when it starts."""
+"""The first replica may not be able to resolve its own host name yet when it starts."""
 
 
 class Texts:
@@ -37,19 +37,19 @@ class Texts:
     'app-1 $(JOB_COMPLETION_INDEX) $$(date)'
 
     Args:
-        replicas: of the role; the number of a single one is written in.
+        replicas: number of replicas of the role; the index of a single one is filled in.
     """
 
     def __init__(self, app: str, replicas: int) -> None:
         number = _MARK if replicas > 1 else "0"
         self._values = macros.Values("", app, number, ENV_TORCHX_RANK0_HOST)
         self.indexed = False
-        """A text refers to the number of the replica."""
+        """A text refers to the replica's index."""
         self.rank0 = False
         """A text refers to the variable with the first host."""
 
     def fill(self, text: str) -> str:
-        """The text as it stands in a pod, which replaces ``$(NAME)``."""
+        """Returns the text for a pod, which replaces ``$(NAME)``."""
         if "$" not in text:
             return text
         self.rank0 = self.rank0 or macros.rank0_env in text
@@ -72,12 +72,12 @@ def build_pod(
     first: bool,
     attempt_field: str = ATTEMPT_FIELD,
 ) -> dict[str, Any]:
-    """Metadata and spec of the pods of a role, without labels.
+    """Builds metadata and spec of the pods of a role, without labels.
 
     Args:
-        rank0_host: where the first replica of the app is found.
-        first: it is the first role.
-        attempt_field: field of the pod with the number of pods that its replica had before.
+        rank0_host: host of the first replica of the app.
+        first: True for the first role.
+        attempt_field: field of the pod with the number of earlier pods of its replica.
     """
     check_image(role)
     args = [texts.fill(word) for word in (role.entrypoint, *role.args)]
@@ -105,7 +105,7 @@ def check_image(role: Role) -> None:
 def build_env(
     role: Role, texts: Texts, rank0_host: str, attempt_field: str = ATTEMPT_FIELD
 ) -> list[dict[str, Any]]:
-    """Variables of the container; those that others refer to come first."""
+    """Builds the variables of the container; those that others refer to come first."""
     env = [
         build_variable(name, value, texts)
         for name, value in {**role.env, ENV_TORCHX_IMAGE: role.image}.items()
@@ -124,7 +124,7 @@ def build_env(
 
 
 def build_variable(name: str, value: str, texts: Texts) -> dict[str, Any]:
-    """One variable of a role."""
+    """Builds a variable of a role."""
     if value.startswith(PLACEHOLDER_FIELD_PATH):
         return field_variable(name, value.removeprefix(PLACEHOLDER_FIELD_PATH))
     return {"name": name, "value": texts.fill(value)}
@@ -134,10 +134,10 @@ def build_variable(name: str, value: str, texts: Texts) -> dict[str, Any]:
 
 
 def build_job_spec(role: Role, limits: dict[str, int]) -> dict[str, Any]:
-    """The spec of the Job of a role, without its pods.
+    """Builds the spec of a role's Job, without its pods.
 
     Args:
-        limits: how many failures it survives.
+        limits: number of failures it tolerates.
     """
     return {
         "completionMode": "Indexed",
@@ -156,11 +156,11 @@ _DISRUPTIONS_DO_NOT_COUNT = {
         }
     ]
 }
-"""Evicted or preempted pods are replaced, beside the retries."""
+"""Evicted or preempted pods are replaced, in addition to the retries."""
 
 
 def limits_of_failures(role: Role, end: bool) -> dict[str, int]:
-    """How many failures the Job of a role survives."""
+    """Returns how many failures the Job of a role tolerates."""
     spare = spare_replicas(role)
     if role.max_retries == 0 and end and spare == 0:
         return {"backoffLimit": 0}
@@ -176,12 +176,12 @@ def fails_as_a_whole(job_spec: Mapping[str, Any]) -> bool:
 
 
 def limits_of_last_failure(end: bool) -> dict[str, int]:
-    """Of a Job that is not retried within itself, but together with others."""
+    """Returns the limits of a Job that is not retried by itself, but together with others."""
     return {"backoffLimit": 0} if end else {"backoffLimitPerIndex": 0}
 
 
 def spare_replicas(role: Role) -> int:
-    """How many replicas of a role may fail."""
+    """Returns number of replicas of each role that may fail."""
     if role.min_replicas is None:
         return 0
     return max(role.num_replicas - role.min_replicas, 0)

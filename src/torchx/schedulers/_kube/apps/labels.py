@@ -1,4 +1,4 @@
-"""Labels and annotations by which the objects of an app are known. Pure."""
+"""Labels and annotations that identify the objects of an app. Pure."""
 
 import re
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ MANAGED_BY = "torchx.pytorch.org"
 OURS = f"{LABEL_ORGANIZATION}={MANAGED_BY}"
 """Selects the objects of all apps."""
 ANNOTATION_APP = "torchx.pytorch.org/app"
-"""JSON of the app, on each of its main objects: what any process needs to read it back."""
+"""JSON of the app, on each of its main objects: everything a process needs to read it back."""
 ANNOTATION_ENDED = "torchx.pytorch.org/ended"
 """On an object that we end: ``cancelled`` or ``failed``."""
 LABEL_CHARS = 63
@@ -30,7 +30,7 @@ _ENDS = re.compile("^[^A-Za-z0-9]+|[^A-Za-z0-9]+$")
 
 
 def label_value(text: str) -> str:
-    """The text as the value of a label.
+    """Converts a text to the value of a label.
 
     >>> label_value("a/b+c"), label_value("-x-")
     ('a.b.c', 'x')
@@ -39,12 +39,12 @@ def label_value(text: str) -> str:
 
 
 def dns_label(text: str) -> str:
-    """Small letters, digits and dashes, at the ends no dash; may be empty or too long."""
+    """Converts a text to lower-case letters, digits and inner dashes; may be empty or too long."""
     return re.sub("-{2,}", "-", re.sub("[^a-z0-9]", "-", text.lower())).strip("-")
 
 
 def container_name(role: str) -> str:
-    """Name of the container of a role's program.
+    """Returns the name of the container of a role's program.
 
     >>> container_name("My_Role")
     'my-role'
@@ -53,17 +53,17 @@ def container_name(role: str) -> str:
 
 
 def of_app(name: str) -> str:
-    """Selects the objects of one app."""
+    """Returns the label selector for one app."""
     return f"{OURS},{LABEL_UNIQUE_NAME}={name}"
 
 
 def of_apps(names: Iterable[str]) -> str:
-    """Selects the objects of several apps."""
+    """Returns the label selector for several apps."""
     return f"{OURS},{LABEL_UNIQUE_NAME} in ({','.join(names)})"
 
 
 def app_labels(app: AppDef, name: str) -> dict[str, str]:
-    """Labels of every object of an app."""
+    """Returns the labels of every object of an app."""
     return {
         LABEL_VERSION: label_value(__version__),
         LABEL_APP_NAME: label_value(app.name),
@@ -74,7 +74,7 @@ def app_labels(app: AppDef, name: str) -> dict[str, str]:
 
 
 def role_labels(app: AppDef, index: int, name: str) -> dict[str, str]:
-    """Labels of what is made for one role, and of its pods."""
+    """Returns the labels of a role's objects and pods."""
     return {
         **app_labels(app, name),
         LABEL_ROLE_INDEX: str(index),

@@ -1,7 +1,8 @@
-"""Logs of the pods of an app: which there are, and their lines in the order of time."""
+"""Reads the logs of an app's pods, with lines ordered by time."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from torchx._startup.lazy_logger import get_logger
@@ -19,10 +20,15 @@ from .look import select
 from .snapshots import Reader, attempt_of, build_snapshot, replica_of
 
 _FIRST_LINES_S = 0.5
-"""How soon after a log was begun its first lines have arrived, if there are any."""
+"""Seconds within which the first lines of an opened log arrive, if there are any."""
 
+_NO_FILE = (
+    b"unable to retrieve container logs for ",
+    b"failed to try resolving symlinks in path ",
+)
+"""Words of a node, without a time, as the log of a container whose file is deleted."""
 _NAMED = 5
-"""Replicas that a message names, of many that it is about."""
+"""Most replicas named in a message."""
 _NONE = AppState.UNKNOWN
 
 logger = get_logger(__name__)
@@ -37,17 +43,17 @@ def read_logs(
     kind: Kind,
     reader_of_app: Reader,
 ) -> Iterator[LogChunk]:
-    """Whole lines of these replicas.
+    """Yields whole lines of these replicas.
 
     Args:
-        start: what a look at the app has given, if there was one just before.
-        kind: of the main objects of the app, which ``reader_of_app`` reads.
+        start: the result of a query of the app, if there was one just before.
+        kind: kind of the app's main objects, which ``reader_of_app`` parses.
     """
     selections = select(kind, *app_id.split(":", 1))
     plan = Plan(app_id, replicas, query.attempt, selections, reader_of_app)
     known = {selection: start.get(selection) for selection in selections}
     with LogReader(kube, known, plan, query) as reader:
-        # lines that are chosen by their time must come one by one
+        # lines filtered by time must be yielded one by one
         ranged = (query.since_ns, query.until_ns) != (None, None)
         batched = _one_by_one if ranged else joined
         if query.follow:
@@ -56,9 +62,15 @@ def read_logs(
         else:
             yield from batched(_all_now(reader))
     if missing := plan.without_pods():
-        more = f" and {len(missing) - _NAMED} others" if len(missing) > _NAMED else ""
-        names = ", ".join(f"`{role}/{k}`" for role, k in missing[:_NAMED])
-        logger.warning("no logs of %s%s: the pods are deleted, or never ran", names, more)
+        _warn_of_missing(app_id, tuple(missing))
+
+
+@lru_cache(maxsize=256)  # what looks for the cause of a failure reads the same logs again
+def _warn_of_missing(app_id: str, missing: Sequence[ReplicaKey]) -> None:
+    """Says once which replicas of an app have no logs."""
+    more = f" and {len(missing) - _NAMED} others" if len(missing) > _NAMED else ""
+    names = ", ".join(f"`{role}/{k}`" for role, k in missing[:_NAMED])
+    logger.warning("no logs of %s%s: the pods are deleted, or never ran", names, more)
 
 
 def _one_by_one(chunks: Iterator[LogChunk]) -> Iterator[LogChunk]:
@@ -66,7 +78,7 @@ def _one_by_one(chunks: Iterator[LogChunk]) -> Iterator[LogChunk]:
 
 
 class Tag(NamedTuple):
-    """What a log is of.
+    """The source of a log.
 
     Args:
         main: name of the container that runs the role's program.
@@ -77,7 +89,7 @@ class Tag(NamedTuple):
 
 
 class Plan:
-    """Says which logs there are to read, whenever the objects of the app have changed."""
+    """Returns the logs to read, whenever the objects of the app have changed."""
 
     def __init__(
         self,
@@ -94,7 +106,7 @@ class Plan:
         self._attempt = attempt
         self._ended: set[ReplicaKey] = set()
         self.begun_s: dict[LogSource, float] = {}
-        """When the log was there first."""
+        """When the log first existed."""
 
     def __call__(self, view: View) -> LogPlan:
         jobs, pods = (view(selection) for selection in self._selections)
@@ -110,7 +122,7 @@ class Plan:
         return LogPlan([*self.begun_s], ended=self._replicas & states.keys() <= self._ended)
 
     def without_pods(self) -> list[ReplicaKey]:
-        """The replicas that have ended and of which there was no log."""
+        """Returns the replicas that have ended without a log."""
         there = {source.tag.key[:2] for source in self.begun_s if isinstance(source.tag, Tag)}
         return sorted(self._ended - there)
 
@@ -128,16 +140,20 @@ class Plan:
 
 
 def _lines(chunk: PodLines, latest_ns: int) -> list[tuple[int, bytes]]:
-    """Lines with their times, those of containers beside the role's own behind their name."""
+    """Returns lines with times; prefixes those of other containers with the container's name."""
     container = chunk.source.container
     prefix = b"" if container == _tag(chunk.source).main else f"{container} ".encode()
     found = []
+    gone = chunk.end == "gone"
     for time_ns, text in chunk.timed():
+        if time_ns is None and text.startswith(_NO_FILE):
+            gone = True
+            continue
         latest_ns = latest_ns if time_ns is None else time_ns
         found.append((latest_ns, b"%b%b\n" % (prefix, text)))
-    if chunk.unended and found:
+    if chunk.unended and found and not gone:
         found[-1] = (found[-1][0], found[-1][1][:-1])
-    if chunk.end == "gone":
+    if gone:
         logger.warning("the cluster has deleted the rest of the log of pod `%s`", chunk.source.pod)
     return found
 
@@ -153,7 +169,7 @@ def _key(chunk: PodLines) -> LogKey:
 
 
 def _all_now(reader: LogReader) -> Iterator[LogChunk]:
-    """What there is of all replicas, in the order of time."""
+    """Yields the current lines of all replicas, by time."""
     chunks: dict[LogSource, list[PodLines]] = {}
     for chunk in reader:
         chunks.setdefault(chunk.source, []).append(chunk)
@@ -177,7 +193,7 @@ def _stream(chunks: Sequence[PodLines]) -> Iterator[LogChunk]:
 def _followed(
     reader: LogReader, plan: Plan, replicas: Sequence[ReplicaKey]
 ) -> Iterator[Iterator[LogChunk]]:
-    """Lines of several replicas as they come, in the order of time but for what comes late."""
+    """Yields lines of several replicas as they arrive, by time except for late ones."""
     merge = Merge([LogKey(role, k) for role, k in replicas])
     first = {key: order for order, key in enumerate(replicas)}
     orders: dict[LogSource, int] = {}
@@ -202,7 +218,7 @@ def _followed(
 
 
 def _expect_no_more(merge: Merge, plan: Plan, first: Mapping[ReplicaKey, int]) -> None:
-    """Does not wait for the first lines of replicas that have none."""
+    """Stops waiting for the first lines of replicas that have none."""
     if not first:
         return
     now = time.monotonic()

@@ -1,4 +1,4 @@
-"""Asks the cluster for the objects of an app, and why they do not start."""
+"""Queries the cluster for the objects of an app, and why they do not start."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,23 +18,23 @@ from .snapshots import half_submitted_message, pod_state, replica_of
 
 _JOB_UID_LABEL = "kueue.x-k8s.io/job-uid"
 _NEWS_AFTER_S = 2.0
-"""How old something that does not start is before its events are asked for."""
+"""Age of an object that does not start before its events are requested."""
 
 logger = get_logger(__name__)
 
 
 @dataclass(frozen=True)
 class Looked:
-    """One look at an app: what the lists gave, from which a watch goes on."""
+    """The result of one query of an app: lists, from which a watch can continue."""
 
     app: App
     kind: Kind
-    """Of its main objects."""
+    """The list of its main objects."""
     lists: Mapping[Selection, Listed]
 
 
 def select(kind: Kind, namespace: str, name: str) -> tuple[Selection, Selection]:
-    """The main objects and the Pods of an app."""
+    """Returns the selections of an app's main objects and Pods."""
     labels = of_app(name)
     return Selection(kind, namespace, labels), Selection(PODS, namespace, labels)
 
@@ -42,10 +42,10 @@ def select(kind: Kind, namespace: str, name: str) -> tuple[Selection, Selection]
 def look_at(
     kube: KubeClient, kind: Kind, namespace: str, name: str, pods: Listed | None = None
 ) -> Looked | None:
-    """Two questions about one app; ``None`` if there are no objects of this kind of it.
+    """Queries one app with two requests; ``None`` if it has no objects of this kind.
 
     Args:
-        pods: of the app, if they were asked for just before.
+        pods: pods of the app, if they were just requested.
     """
     of_jobs, of_pods = select(kind, namespace, name)
     try:
@@ -60,7 +60,7 @@ def look_at(
 
 
 def list_ours(kube: KubeClient, kind: Kind, namespace: str) -> list[Object]:
-    """All objects of one kind of TorchX in a namespace; none where the kind is not known."""
+    """Returns TorchX's objects of one kind in a namespace; none if the kind is not installed."""
     try:
         return [*kube.list_objects(Selection(kind, namespace, OURS)).items]
     except MissingKind:
@@ -68,7 +68,7 @@ def list_ours(kube: KubeClient, kind: Kind, namespace: str) -> list[Object]:
 
 
 def list_pods_of(kube: KubeClient, namespace: str, names: Iterable[str]) -> list[Object]:
-    """The pods of some apps, by one question."""
+    """Returns the pods of some apps, with one request."""
     return [*kube.list_objects(Selection(PODS, namespace, of_apps(names))).items]
 
 
@@ -81,10 +81,10 @@ def explain(
     is_over: Callable[[Object], bool],
     group_of: Callable[[Object], str] | None = None,
 ) -> dict[str, str]:
-    """Why objects do not start, where neither they nor their pods say it; by their names.
+    """Returns, by name, why objects do not start if neither they nor their pods report it.
 
     Args:
-        group_of: name of the PodGroup whose events tell of an object without pods.
+        group_of: returns the name of the PodGroup with the events of an object without pods.
     """
     found: dict[str, str] = {}
     for name, job in app.jobs.items():
@@ -93,11 +93,11 @@ def explain(
         try:
             words = _explanation(kube, app, job, group_of)
         except (Forbidden, NotFound) as err:
-            logger.debug("why `%s` waits is not known: %s", name, err)
+            logger.debug("the reason why `%s` waits is not known: %s", name, err)
             return found
         if words:
             found[name] = words
-            return found  # one tells enough, and costs a question
+            return found  # one is enough, and each costs a request
     return found
 
 
@@ -117,7 +117,7 @@ def _explanation(
 
 
 def _subjects(app: App, job: Object, group_of: Callable[[Object], str] | None) -> Iterator[str]:
-    """Selects the events about what does not start, and is old enough to have some."""
+    """Yields selectors of events about objects that do not start, if old enough."""
     roles = [role for role in app.roles if role.job == job["metadata"]["name"]]
     pods = [pod for role in roles for pod in app.pods.get(role.name, ())]
     waiting = (p for p in pods if pod_state(p) is AppState.PENDING and not waiting_reason(p))
@@ -133,7 +133,7 @@ def _subjects(app: App, job: Object, group_of: Callable[[Object], str] | None) -
 
 
 def _gate_says(kube: KubeClient, app: App) -> str:
-    """Tells a launcher that was killed from one that was only a little slower than the node."""
+    """Distinguishes a killed launcher from one that was just slower than the node."""
     namespace, _, name = app.id.partition(":")
     try:
         kube.get(CONFIG_MAPS, namespace, name)
@@ -143,7 +143,7 @@ def _gate_says(kube: KubeClient, app: App) -> str:
 
 
 def queue_says(kube: KubeClient, namespace: str, job: Object) -> str:
-    """Why Kueue does not let an object start."""
+    """Returns why Kueue does not admit an object."""
     for workload in _workloads(kube, namespace, job):
         for item in (workload.get("status") or {}).get("conditions") or ():
             # one that is false tells what was before
@@ -158,7 +158,7 @@ _TELLING = {"QuotaReserved": "False", "Evicted": "True"}
 
 
 def leave_queue(kube: KubeClient, namespace: str, job: Object) -> None:
-    """Takes an object out of its queue, which would let it go on otherwise."""
+    """Removes an object from its queue, which would otherwise start it."""
     for workload in _workloads(kube, namespace, job):
         name = workload["metadata"]["name"]
         kube.patch(WORKLOADS, namespace, name, {"spec": {"active": False}})

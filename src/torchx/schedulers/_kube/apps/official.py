@@ -1,4 +1,4 @@
-"""Objects of the official client, for those who use it: it is not needed otherwise."""
+"""Converts objects of the official client, for users of it; optional otherwise."""
 
 import re
 from typing import Any
@@ -10,7 +10,7 @@ _DICT = re.compile(r"dict[(\[]str, (.+)[)\]]", re.IGNORECASE)
 
 
 def to_official(body: Any, model: str) -> Any:
-    """A plain object as that of the official client, such as ``V1Pod``.
+    """Converts a plain object to one of the official client, such as ``V1Pod``.
 
     Raises:
         NotInstalled: (a ``ModuleNotFoundError``) without the package ``kubernetes``.
@@ -19,7 +19,7 @@ def to_official(body: Any, model: str) -> Any:
 
 
 def _built(client: Any, value: Any, kind: str) -> Any:
-    """Made by hand: releases of the client read JSON in different ways."""
+    """Builds an object by hand: releases of the client parse JSON in different ways."""
     if value is None:
         return None
     if found := _LIST.fullmatch(kind):
@@ -38,7 +38,7 @@ def _built(client: Any, value: Any, kind: str) -> Any:
 
 
 def to_plain(obj: Any) -> Any:
-    """Plain data as it is; an object of the official client as its JSON."""
+    """Converts an object of the official client to JSON data; returns plain data unchanged."""
     if isinstance(obj, dict):
         return {key: to_plain(value) for key, value in obj.items()}
     if isinstance(obj, (list, tuple)):

@@ -1,4 +1,4 @@
-"""The user's own fields of the pods of a role, in all the ways in which they are written."""
+"""Reads the user's overlays of a role's pods, in all their forms."""
 
 import copy
 from collections.abc import Sequence
@@ -15,11 +15,11 @@ _OF_A_POD = {"spec", "metadata", "apiVersion", "kind"}
 def read_overlay(
     role: Role, app: AppDef | None = None, namespaces: Sequence[str] = ("kubernetes",)
 ) -> dict[str, Any]:
-    """The overlay from metadata, or from the file that they name.
+    """Returns the overlay from metadata, or from the file named there.
 
     Args:
-        app: whose metadata, which ``--metadata`` of components sets, are for roles without any.
-        namespaces: in metadata; the first one that is there counts.
+        app: the app; its metadata, set by ``--metadata``, apply to roles without any.
+        namespaces: namespaces in metadata; the first existing one wins.
     """
     targets: list[AppDef | Role] = [role] if app is None else [role, app]
     for target in targets:

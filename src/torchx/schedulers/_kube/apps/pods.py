@@ -13,7 +13,7 @@ from torchx.specs.overlays import JOIN, apply_overlay
 from .labels import container_name
 
 PLACEHOLDER_FIELD_PATH = "[FIELD_PATH]"
-"""Begins the value of a variable that is a field of the pod."""
+"""Prefix of the value of a variable that is a field of the pod."""
 ANNOTATION_ISTIO_SIDECAR = "sidecar.istio.io/inject"
 LABEL_INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 EFA_DEVICE = "vpc.amazonaws.com/efa"
@@ -25,7 +25,7 @@ _EXPANDABLE = re.compile(r"\$(?=[$(]|\Z)")
 
 @light_dataclass(frozen=True)
 class PodOptions:
-    """What options say of the pods of all roles."""
+    """The options that apply to the pods of all roles."""
 
     service_account: str | None = None
     priority_class: str | None = None
@@ -40,7 +40,7 @@ class PodOptions:
 
 
 def escaped(text: str) -> str:
-    """The text such that a pod leaves it as it is.
+    """Escapes a text so that a pod does not expand it.
 
     >>> escaped("$(x) $x $$")
     '$$(x) $x $$$$'
@@ -49,12 +49,12 @@ def escaped(text: str) -> str:
 
 
 def field_variable(name: str, path: str) -> dict[str, Any]:
-    """A variable that is a field of the pod."""
+    """Returns a variable that is a field of the pod."""
     return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
 
 
 def build_placement(role: Role, opts: PodOptions) -> dict[str, Any]:
-    """Fields of the pod that only options and the resource decide; none for what is unset."""
+    """Builds the fields of the pod that depend on options and the resource; omits unset ones."""
     selector = dict(opts.node_selector or {})
     if LABEL_INSTANCE_TYPE in role.resource.capabilities:
         selector[LABEL_INSTANCE_TYPE] = str(role.resource.capabilities[LABEL_INSTANCE_TYPE])
@@ -71,7 +71,7 @@ def build_placement(role: Role, opts: PodOptions) -> dict[str, Any]:
 def build_main(
     role: Role, name: str, command: list[str], env: list[dict[str, Any]], opts: PodOptions
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The container of the role's program, and the volumes that it mounts."""
+    """Builds the container of the role's program, and its volumes."""
     volumes, mounts, privileged = build_mounts(role)
     main: dict[str, Any] = {
         "name": name,
@@ -89,7 +89,7 @@ def build_main(
 
 
 def build_resources(role: Role, opts: PodOptions) -> dict[str, dict[str, str]]:
-    """Limits and requests of a container; requests leave something to the node itself."""
+    """Builds limits and requests of a container; requests leave a reserve for the node."""
     resource = role.resource
     limits: dict[str, str] = {}
     requests: dict[str, str] = {}
@@ -109,7 +109,7 @@ def build_resources(role: Role, opts: PodOptions) -> dict[str, dict[str, str]]:
 
 
 def _rounded_up(amount: float) -> int:
-    """As the cluster rounds what is finer than it counts; errors of binary fractions are none."""
+    """Rounds up like the cluster, ignoring errors of binary fractions."""
     return math.ceil(round(amount, 6))
 
 
@@ -123,7 +123,7 @@ def _devices(devices: Mapping[str, int], efa: int | None) -> dict[str, int]:
 
 
 def build_mounts(role: Role) -> tuple[list[dict[str, Any]], list[dict[str, Any]], bool]:
-    """Volumes of the pod, mounts of its container, and whether that must be privileged."""
+    """Builds volumes, mounts, and whether the container must be privileged."""
     volumes: list[dict[str, Any]] = [{"name": "dshm", "emptyDir": {"medium": "Memory"}}]
     mounts: list[dict[str, Any]] = [{"name": "dshm", "mountPath": "/dev/shm"}]
     privileged = False
@@ -152,7 +152,7 @@ def build_mounts(role: Role) -> tuple[list[dict[str, Any]], list[dict[str, Any]]
 
 
 def lay_over(pod: dict[str, Any], overlay: Mapping[str, Any], role: str) -> None:
-    """Puts the user's own fields into the pod.
+    """Applies the user's overlay to the pod.
 
     Args:
         role: whose name overlays may use for its container, as it is written or as containers are

@@ -1,5 +1,4 @@
-"""Reads fields of objects: why pods wait and how they ended, in the cluster's own words, times and
-indexes. Pure."""
+"""Parses fields of objects: why pods wait and how they ended, times and indexes. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
@@ -10,21 +9,21 @@ from torchx._startup.dataclass import light_dataclass
 Object = Mapping[str, Any]
 
 _USUAL = ("ContainerCreating", "PodInitializing")
-"""Reasons of a container that starts; they say nothing."""
+"""Reasons of a starting container, which carry no information."""
 _EXPLAINING = ("FailedCreate", "FailedMount", "FailedScheduling", "FailedAttachVolume")
 _OF_A_GROUP = "Unschedulable"
 """Volcano's reason of all events about a group of pods that does not fit."""
 _OFTEN = 4
-"""So many seconds it says of a group that it has not placed it, although all is well."""
+"""Seconds for which Volcano reports a group as not placed although all is well."""
 
 
 @light_dataclass(frozen=True)
 class Ended:
-    """How a pod ended.
+    """The end of a pod.
 
     Args:
-        code: as containers count it, signals from 128; ``None`` if none of them ran.
-        reason: beyond what the code says; empty for nothing.
+        code: exit code of the container, signals from 128; ``None`` if none ran.
+        reason: further information beyond the code; may be empty.
     """
 
     code: int | None
@@ -33,7 +32,7 @@ class Ended:
 
 
 def why_ended(pod: Object) -> Ended | None:
-    """How a pod ended, by its first container that failed if any did; ``None`` while it runs."""
+    """Returns how a pod ended, from its first failed container if any; ``None`` while it runs."""
     status = pod.get("status") or {}
     found = [*_terminated(pod)]
     phase = status.get("phase")
@@ -73,7 +72,7 @@ def _reason_of_container(terminated: Object) -> str:
 
 
 def waiting_reason(pod: Object) -> str:
-    """Why a pod does not run; empty if it is just being started."""
+    """Returns why a pod does not run; empty if it is just starting."""
     scheduled = next(
         (
             c
@@ -94,7 +93,7 @@ def waiting_reason(pod: Object) -> str:
 
 
 def disturbance(pod: Object) -> str:
-    """Why a pod that has not ended will not last: its node is lost, or it is being evicted."""
+    """Returns why a live pod is about to end: its node is lost, or it is being evicted."""
     status = pod.get("status") or {}
     found = _condition(pod, "DisruptionTarget")
     if found is None and status.get("reason"):
@@ -105,7 +104,7 @@ def disturbance(pod: Object) -> str:
 
 
 def explanation(events: Iterable[Object]) -> str:
-    """The latest event that says why something does not start; empty for none."""
+    """Returns the latest event with a reason why an object does not start; empty for none."""
     told = [e for e in events if _explains(e)]
     if not told:
         return ""
@@ -120,7 +119,7 @@ def _explains(event: Object) -> bool:
 
 
 def _is_usual(event: Object) -> bool:
-    """Whether Volcano says it of every group that it has not placed yet."""
+    """Returns True for an event that Volcano sends for every group not placed yet."""
     return "tasks in gang unschedulable" in str(event.get("message"))
 
 
@@ -135,7 +134,7 @@ def _condition(pod: Object, type_: str) -> Object | None:
 
 
 def parse_ns(text: str | None) -> int | None:
-    """Reads ``2026-01-02T03:04:05Z``, in nanoseconds since the epoch; ``None`` for no time."""
+    """Parses ``2026-01-02T03:04:05Z`` to nanoseconds since the epoch; ``None`` for no time."""
     if not text:
         return None
     try:
@@ -147,7 +146,7 @@ def parse_ns(text: str | None) -> int | None:
 
 
 def parse_indexes(text: str | None) -> set[int]:
-    """Reads ``1,3-5``.
+    """Parses ``1,3-5``.
 
     >>> sorted(parse_indexes("1,3-5"))
     [1, 3, 4, 5]

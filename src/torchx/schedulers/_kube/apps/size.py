@@ -1,4 +1,4 @@
-"""How large one object may be. Pure."""
+"""Checks the size of one object. Pure."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -7,17 +7,17 @@ from typing import Any
 from torchx.errors import InvalidInput
 
 _LARGEST_BYTES = 1_500_000
-"""Of one object: more is not stored by most clusters, which say so in many ways."""
+"""Most bytes of one object: most clusters store no more, and report it in many ways."""
 _FITS_ALWAYS = 100
 """So many replicas are not worth the time to measure them."""
 
 
 def check_size(body: Mapping[str, Any], replicas: Sequence[Any], kind: str, advice: str) -> None:
-    """Raises ``InvalidInput`` for an object that holds more replicas than a cluster keeps.
+    """Raises ``InvalidInput`` for an object that is too large for a cluster.
 
     Args:
         replicas: parts of the object, one for each.
-        kind: of the object, in words.
+        kind: kind of the object, for the message.
         advice: what to use instead.
     """
     if len(replicas) <= _FITS_ALWAYS:

@@ -1,4 +1,4 @@
-"""Objects and Pods of the cluster as snapshots of apps. Pure."""
+"""Converts objects and Pods of the cluster to snapshots of apps. Pure."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -27,20 +27,20 @@ POD_STATE: Mapping[str, AppState] = {
 """Phases of pods; ``Unknown``, of a node that is lost, and new ones are ``UNKNOWN``."""
 
 _TOLD_TO_END = (None, 128 + 15, 128 + 9)
-"""How containers end that are deleted: by SIGTERM or SIGKILL, or before they ran."""
+"""Exit codes of deleted containers: by SIGTERM or SIGKILL, or before they ran."""
 
 
 @light_dataclass(frozen=True)
 class Fate:
-    """What becomes of the replicas of one role, by the word of the object that makes its pods.
+    """The fate of a role's replicas, as reported by the object that creates its pods.
 
     Args:
-        succeeded: it says that all which is wanted has.
-        completed, failed: replicas of which it says so, where it tells.
-        deadline: why it was ended for taking too long; empty if it was not.
-        over: no pod is made any more, as far as the cluster has noticed.
-        ending: the pods that end from now on were ended.
-        retries: how often a replica that fails is started again.
+        succeeded: all required replicas have succeeded.
+        completed, failed: indexes of such replicas, if they are reported.
+        deadline: why it was ended by a time limit; empty if it was not.
+        over: no pod will be created any more, as far as the cluster has noticed.
+        ending: pods that end from now on were ended by the cluster.
+        retries: number of retries of a failed replica.
     """
 
     succeeded: bool = False
@@ -52,7 +52,7 @@ class Fate:
     retries: int = 0
 
     def without_pod(self, role: str, k: int) -> ReplicaSnapshot:
-        """A replica whose pod is not there yet, or was deleted."""
+        """Returns the snapshot of a replica whose pod does not exist yet, or was deleted."""
         state, reason = AppState.PENDING, ""
         if self.succeeded or k in self.completed:
             state = AppState.SUCCEEDED
@@ -65,7 +65,7 @@ class Fate:
         return ReplicaSnapshot(role, k, state, reason=reason)
 
     def of_pod(self, role: str, k: int, pod: Object) -> ReplicaSnapshot:
-        """A replica by its latest pod."""
+        """Returns the snapshot of a replica from its latest pod."""
         ended = why_ended(pod)
         state = self._state(pod, ended.code if ended is not None else None)
         reason = ended.reason if ended is not None and state is AppState.FAILED else ""
@@ -74,7 +74,7 @@ class Fate:
         elif state in (AppState.RUNNING, AppState.UNKNOWN):
             reason = disturbance(pod)
         if ended is not None and condition(pod, "DisruptionTarget") is not None:
-            reason = ended.reason  # also of one that is replaced
+            reason = ended.reason  # also for a replaced pod
         if state is AppState.FAILED and self.deadline:
             reason = self.deadline
         code = ended.code if ended is not None and is_terminal(state) else None
@@ -101,16 +101,16 @@ class Fate:
         if self.deadline:
             return AppState.FAILED
         if "deletionTimestamp" in pod["metadata"] and (self.ending or code in _TOLD_TO_END):
-            # ended by what made it, which may not have said yet that it is ending, or replaced
+            # ended by its owner, which may not report its own end yet, or replaced
             return AppState.CANCELLED if self.ending else AppState.PENDING
         if condition(pod, "DisruptionTarget") is not None:
-            # replaced, unless all has come to its end meanwhile
+            # replaced, unless all has ended meanwhile
             return AppState.CANCELLED if self.over else AppState.PENDING
         retried = not self.ending and attempt_of(pod) < self.retries
         return AppState.PENDING if retried else AppState.FAILED
 
     def _live_state(self, pod: Object, state: AppState) -> AppState:
-        """Of a pod that has not ended; one that never ran is as good as gone when its Job is."""
+        """Returns the state of a live pod; one that never ran counts as gone when its Job is."""
         if state is AppState.PENDING and self.over and "deletionTimestamp" in pod["metadata"]:
             return AppState.FAILED if self.deadline else AppState.CANCELLED
         return state
@@ -118,14 +118,14 @@ class Fate:
 
 @light_dataclass(frozen=True)
 class Reader:
-    """How the main objects of one kind are read.
+    """The functions that parse the main objects of one kind.
 
     Args:
-        fate: of a role, by its object (``None`` if that was never made); ``True`` for an app that
-            is being ended.
-        failure: why an object has failed, in the cluster's words; empty if it has not.
-        restarts: of the whole app; ``None`` for the sum of those of its replicas.
-        noun: what people call such objects.
+        fate: returns the fate of a role from its object (``None`` if never created); its flag is
+            ``True`` for an app that is being ended.
+        failure: returns why an object has failed, as the cluster reports it; empty if it has not.
+        restarts: returns the restarts of the app; ``None`` for the sum over its replicas.
+        noun: name of such objects in messages.
     """
 
     fate: Callable[[NotedRole, Object | None, bool], Fate]
@@ -137,10 +137,10 @@ class Reader:
 def build_snapshot(
     app: App, reader: Reader, explained: Mapping[str, str] | None = None
 ) -> AppSnapshot:
-    """The snapshot of an app.
+    """Builds the snapshot of an app.
 
     Args:
-        explained: why the pods of an object wait, by its name, where events tell.
+        explained: why the pods of an object wait, by its name, if events report it.
     """
     replicas: list[ReplicaSnapshot] = []
     marked = any(ended_mark(job) for job in app.jobs.values())
@@ -168,7 +168,7 @@ def build_snapshot(
 
 
 def created_ns(app: App) -> int | None:
-    """When the first object of the app was made; ``None`` if there is none."""
+    """Returns when the first object of the app was created; ``None`` if there is none."""
     times = (parse_ns(job["metadata"].get("creationTimestamp")) for job in app.jobs.values())
     return min((made for made in times if made is not None), default=None)
 
@@ -176,7 +176,7 @@ def created_ns(app: App) -> int | None:
 def _native_state(
     app: App, reader: Reader, replicas: Sequence[ReplicaSnapshot], cancelled: bool
 ) -> AppState | None:
-    """``FAILED`` where the objects say so and no pod is left that tells why."""
+    """Returns ``FAILED`` if the objects report it and no pod with the reason is left."""
     if cancelled or not all(is_terminal(replica.state) for replica in replicas):
         return None
     if any(replica.state is AppState.FAILED for replica in replicas):
@@ -197,7 +197,7 @@ def _replicas(role: NotedRole, fate: Fate, pods: Sequence[Object]) -> Iterable[R
 
 
 def replica_of(pod: Object) -> int | None:
-    """Index of the pod's replica in its role."""
+    """Returns the index of the pod's replica in its role."""
     metadata = pod["metadata"]
     index = (metadata.get("annotations") or {}).get(INDEX_ANNOTATION)
     if index is None:
@@ -206,7 +206,7 @@ def replica_of(pod: Object) -> int | None:
 
 
 def pod_state(pod: Object) -> AppState:
-    """State of a pod; a phase comes a second later than what its containers say."""
+    """Returns the state of a pod; phases lag a second behind the states of containers."""
     status = pod.get("status") or {}
     phase = str(status.get("phase") or "Pending")
     state = POD_STATE.get(phase, AppState.UNKNOWN)
@@ -224,7 +224,7 @@ def pod_state(pod: Object) -> AppState:
 
 
 def attempt_of(pod: Object) -> int:
-    """Number of pods that the replica had before."""
+    """Returns the number of earlier pods of the replica."""
     metadata = pod["metadata"]
     annotations, labels = metadata.get("annotations") or {}, metadata.get("labels") or {}
     counts = [
@@ -271,7 +271,7 @@ def _message(
 
 
 def half_submitted_message(app: App, noun: str) -> str:
-    """Why nothing of the app runs, and what to do about it."""
+    """Returns why no part of the app runs, and what to do about it."""
     how = f"its {noun} were never started"
     if app.missing:
         how = f"{_how_many_missing(app, noun)} were never made, and none was started"
@@ -297,7 +297,7 @@ def _message_of_waiting(
 
 
 def sum_states(states: "set[AppState]", cancelled: bool) -> AppState:
-    """State of an app by those of its main objects alone, for lists of many."""
+    """Derives the state of an app from its main objects alone, for lists."""
     if AppState.RUNNING in states:
         return AppState.RUNNING
     if not all(is_terminal(state) for state in states):
@@ -312,5 +312,5 @@ def sum_states(states: "set[AppState]", cancelled: bool) -> AppState:
 
 
 def condition_words(item: Mapping[str, Any]) -> str:
-    """``reason: message`` of a condition or a status."""
+    """Returns ``reason: message`` of a condition or a status."""
     return f"{item.get('reason', '')}: {item.get('message', '')}".strip(": ")

@@ -1,4 +1,4 @@
-"""Writes objects as YAML: parts that many pods share are written once. Pure."""
+"""Renders objects as YAML; parts that many pods share are rendered once. Pure."""
 
 import functools
 import json
@@ -8,11 +8,11 @@ from typing import Any
 
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_./-]*")
 _WORDS = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
-"""Texts that mean something else in YAML without quotes."""
+"""Texts that YAML interprets differently without quotes."""
 
 
 def render_objects(objects: Iterable[Mapping[str, Any]]) -> str:
-    """One document for each object.
+    """Renders one document for each object.
 
     >>> print(render_objects([{"kind": "Job", "spec": {"args": ["a", "1", 2]}}]), end="")
     kind: Job
@@ -26,7 +26,7 @@ def render_objects(objects: Iterable[Mapping[str, Any]]) -> str:
 
 
 class _Writer:
-    """Remembers the text of the parts of one object, by their identity and depth."""
+    """Caches the text of the parts of one object, by identity and depth."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, int], str] = {}
@@ -35,7 +35,7 @@ class _Writer:
         return self._block(obj, 0) if obj else "{}\n"
 
     def _block(self, value: Any, depth: int) -> str:
-        """Lines of a mapping or sequence that is not empty."""
+        """Renders a non-empty mapping or sequence."""
         key = (id(value), depth)
         text = self._known.get(key)
         if text is None:
@@ -51,12 +51,12 @@ class _Writer:
         return text
 
     def _after(self, value: Any, depth: int) -> str:
-        """What follows the name of a field."""
+        """Renders the text after the name of a field."""
         if not _is_block(value):
             return f" {_scalar(value)}\n"
         if isinstance(value, Mapping):
             return f"\n{self._block(value, depth + 1)}"
-        return f"\n{self._block(value, depth)}"  # the dashes stand below the name
+        return f"\n{self._block(value, depth)}"  # the dashes are below the name
 
     def _item(self, value: Any, depth: int, pad: str) -> str:
         if not _is_block(value):
@@ -82,7 +82,7 @@ def _scalar(value: Any) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def _quoted(text: str) -> str:
-    """A text that may need quotes; several lines become one."""
+    """Renders a text that may need quotes; several lines become one."""
     import yaml
 
     if not text.isprintable():

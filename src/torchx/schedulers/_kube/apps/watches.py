@@ -1,4 +1,4 @@
-"""Waits for changes of apps without asking for them."""
+"""Waits for changes of apps without polling."""
 
 import time
 
@@ -13,13 +13,13 @@ logger = get_logger(__name__)
 
 
 class Watches:
-    """The watches of the apps that somebody waits for; each is opened once."""
+    """The watches of the apps that are waited for; each is opened once."""
 
     def __init__(self) -> None:
         self._open: dict[str, Watch] = {}
 
     def wait(self, kube: KubeClient, looked: Looked, timeout_s: float) -> None:
-        """Returns when an object of the app has changed since the look, at the latest in time."""
+        """Returns when an object of the app has changed since the query, or after the timeout."""
         app_id = looked.app.id
         watch = self._open.get(app_id)
         if watch is None:
@@ -34,7 +34,7 @@ class Watches:
             time.sleep(timeout_s)
 
     def close(self, app_id: str | None = None) -> None:
-        """Closes the watch of an app, all for ``None``."""
+        """Closes the watch of an app, or all for ``None``."""
         for name in [app_id] if app_id is not None else [*self._open]:
             watch = self._open.pop(name, None)
             if watch is not None:

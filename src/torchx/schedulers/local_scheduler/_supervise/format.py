@@ -1,7 +1,7 @@
-"""What the supervisor of a job and its readers agree on: the format of the record, and a word.
+"""The file formats shared by the supervisor of a job and its readers.
 
 A journal line is a JSON array ``[kind, time_ns, ...]`` that is written with one ``write``: a
-reader never sees half an event but as the last, unterminated line, which it ignores.
+partial event can only be the last, unterminated line, which readers ignore.
 
 | kind | fields after the time |
 |---|---|
@@ -9,12 +9,12 @@ reader never sees half an event but as the last, unterminated line, which it ign
 | ``start`` | role index, replica, attempt, pid, start ticks |
 | ``exit`` | role index, replica, attempt, exit code (negative: a signal), 1 if told to stop |
 | ``restart`` | policy name, role index, replica, restarts so far, pause before it in ms |
-| ``ending`` | state to come, message: all that runs is being ended |
+| ``ending`` | coming state, message: the running processes are being ended |
 | ``state`` | state name, message |
 
 A log index (``combined.idx`` beside ``combined.log``) holds fixed-size records, one for each
-batch of whole lines, in the order in which they were written. Their times only grow, also where
-the clock is set back, and no two of a job are the same.
+batch of whole lines, in the order in which they were written. Their times strictly increase within
+a job, also if the clock is set back.
 """
 
 TERMINAL = frozenset(("SUCCEEDED", "FAILED", "CANCELLED"))
@@ -27,12 +27,12 @@ STREAM_STDERR = 1
 STREAM_END = 2
 """The last record of a complete log: its lines field holds the total of both streams."""
 LONGEST_LINE_BYTES = 64 << 20
-"""Longer lines are cut into pieces between two characters, each a record that counts no line."""
+"""Longer lines are split between characters into pieces, each a record without a line."""
 CONTINUED = b" [continued on the next line]\n"
-"""Ends a piece of such a line, in ``combined.log`` and for readers of a stream."""
+"""Marks the end of such a piece, in ``combined.log`` and for readers of a stream."""
 
 KEEP = b"keep"
-"""What a launcher says on the lifeline: the job is known to its user and is to stay."""
+"""The launcher's message on the lifeline: the job is confirmed and must stay."""
 FDS_PER_REPLICA = 6
 FDS_RESERVED = 64
 
@@ -40,7 +40,7 @@ _ESCAPES = {ord('"'): '\\"', ord("\\"): "\\\\", **{i: f"\\u{i:04x}" for i in ran
 
 
 def dumps(value: object) -> str:
-    """Plain data as JSON, without the ``json`` module, which costs start-up time."""
+    """Encodes plain data as JSON, without the ``json`` module, which costs start-up time."""
     if value is None:
         return "null"
     if value is True or value is False:
@@ -56,10 +56,10 @@ def dumps(value: object) -> str:
 
 
 def event(kind: str, time_ns: int, *fields: "str | int") -> str:
-    """One line of a journal."""
+    """Returns a line of a journal."""
     return f"{dumps([kind, time_ns, *fields])}\n"
 
 
 def attempt_dir(replica_dir: str, attempt: int) -> str:
-    """Where one attempt's logs lie: the replica's own folder first, one below it for each retry."""
+    """Returns the log folder of an attempt: the replica's own, and one below it for each retry."""
     return replica_dir if attempt == 0 else f"{replica_dir}/attempt_{attempt}"

@@ -1,4 +1,4 @@
-"""One local job while it runs: carries out its plan until nothing of it is left."""
+"""Runs one local job: executes its plan until all its processes are gone."""
 
 import os
 import time
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Supervisor:
-    """Runs one job to its end; ``run`` returns once nothing of it is left."""
+    """Runs one job to its end; ``run`` returns when all its processes are gone."""
 
     def __init__(self, spec: "dict[str, Any]", lifeline_fd: int) -> None:
         self._spec = spec
@@ -32,7 +32,7 @@ class Supervisor:
         """Starts every replica, or none.
 
         Raises:
-            StartFailure: in words for the user.
+            StartFailure: with a message for the user.
         """
         self._listeners.watch_signals()
         me, guard = os.getpid(), os.getppid()
@@ -48,7 +48,7 @@ class Supervisor:
         self._journal.flush()
 
     def run(self) -> None:
-        """Pumps and reaps until the job has ended and its record says so."""
+        """Pumps and reaps until the job has ended and its record is complete."""
         while True:
             exits = self._processes.reap()
             if exits:
@@ -83,7 +83,7 @@ class Supervisor:
         return self._start(replicas)
 
     def _start(self, replicas: "Sequence[plan.Replica]") -> str:
-        """Starts an attempt of each; returns what went wrong, if anything did."""
+        """Starts an attempt of each; returns the error, empty if there is none."""
         try:
             forked, problem = self._processes.start(replicas)
         except OSError as err:
@@ -96,12 +96,12 @@ class Supervisor:
         return problem
 
     def _stop(self, state: str, message: str) -> None:
-        """Ends the job; whoever asked may rely on it once this returns."""
+        """Requests the end of the job; it is guaranteed once this returns."""
         self._act(self._plan.end(state, message, _now()))
         self._journal.flush()
 
     def _tell(self) -> None:
-        """Wakes who follows, after the files are written."""
+        """Wakes followers, after the files are written."""
         events = self._journal.flush()
         if events or self._pumps.moved:
             self._pumps.moved = False
@@ -123,7 +123,7 @@ class Supervisor:
         fields = (str(spec["app_id"]), str(spec["session"]), str(spec["name"]))
         try:
             journal.finish(str(spec["home"]), fields, state, (int(spec["created_ns"]), ended))
-        except OSError as err:  # who looks next does it
+        except OSError as err:  # the next reader does it
             journal.complain(f"cannot write the index: {err}\n")
         self._listeners.close()
 

@@ -26,14 +26,14 @@ class Journal:
         self._pending += line
 
     def flush(self) -> bool:
-        """Writes what was added; whether there was anything. A full disk is survived."""
+        """Writes the added lines; returns True if there were any. Tolerates a full disk."""
         if not self._pending:
             return False
         data, self._pending = self._pending.encode("utf-8", "replace"), ""
         try:
             write_all(self._fd, data)
         except OSError:
-            free_reserve(self._job_dir)  # gives back the space that was kept for this
+            free_reserve(self._job_dir)  # frees the space that was reserved for this
             try:
                 write_all(self._fd, b"\n" + data)
             except OSError as err:
@@ -42,7 +42,7 @@ class Journal:
 
 
 def complain(text: str) -> None:
-    """Writes to the supervisor's log, which may be on the full disk that this is about."""
+    """Writes to the supervisor's log, which may be on the full disk itself."""
     try:
         os.write(2, text.encode("utf-8", "replace"))
     except OSError:
@@ -83,7 +83,7 @@ def finish(home: str, fields: "tuple[str, str, str]", state: str, times: "tuple[
 
 
 def free_reserve(job_dir: str) -> None:
-    """Gives back the space that was kept for a job's last words."""
+    """Frees the space that was reserved for a job's last lines."""
     try:
         os.unlink(f"{job_dir}/reserve")
     except OSError:
@@ -91,9 +91,9 @@ def free_reserve(job_dir: str) -> None:
 
 
 def complete(spec: "dict[str, Any]", message: str) -> None:
-    """Writes the end that the supervisor could not write.
+    """Writes the end of the journal that the supervisor could not write.
 
-    The job is CANCELLED if that was asked for before, and as it was if it had ended already.
+    The job is CANCELLED if that was requested before; a job that had ended keeps its state.
     """
     job_dir = str(spec["job_dir"])
     free_reserve(job_dir)
@@ -102,7 +102,7 @@ def complete(spec: "dict[str, Any]", message: str) -> None:
     if not ended:
         ended = time.time_ns()
         line = event("state", ended, state, message)
-    append_line(f"{job_dir}/journal", f"\n{line}")  # what was cut off is no part of it
+    append_line(f"{job_dir}/journal", f"\n{line}")  # a truncated line is not part of it
     finish(
         str(spec["home"]),
         (str(spec["app_id"]), str(spec["session"]), str(spec["name"])),
@@ -112,7 +112,7 @@ def complete(spec: "dict[str, Any]", message: str) -> None:
 
 
 def _known_end(path: str) -> "tuple[str, int]":
-    """The state that the journal ends with or is to end with, and when; 0 if it has not ended."""
+    """Returns the final or coming state of the journal, and its time; 0 if it has not ended."""
     planned = "FAILED"
     try:
         with open(path, "rb") as f:
@@ -133,7 +133,7 @@ def _known_end(path: str) -> "tuple[str, int]":
 
 
 def write_success(spec: "dict[str, Any]", roles: "list[Role]", final: "tuple[str, int]") -> None:
-    """Writes the file whose presence says that the logs are complete, however the job ended.
+    """Writes the file whose existence marks the logs as complete, however the job ended.
 
     Args:
         final: the state, and when it was reached in ns since the epoch.

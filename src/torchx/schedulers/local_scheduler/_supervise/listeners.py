@@ -1,4 +1,4 @@
-"""Who speaks to the supervisor of a job, and who waits for news: sockets, signals, the lifeline."""
+"""The supervisor's connections: clients that follow the job, signals, the lifeline."""
 
 import _socket
 import errno
@@ -36,7 +36,7 @@ class Poller:
             self._poll.register(fd, select.POLLIN)
 
     def remove(self, fd: int) -> None:
-        """Does not watch it any more."""
+        """Stops watching it."""
         try:
             if self._epoll:
                 self._epoll.unregister(fd)
@@ -46,7 +46,7 @@ class Poller:
             pass  # closed already, which removed it
 
     def wait(self, timeout_s: float | None) -> "list[int]":
-        """Those that can be read, at the latest after the time."""
+        """Returns the descriptors that can be read, at the latest after the timeout."""
         if self._epoll:
             return [fd for fd, _ in self._epoll.poll(-1 if timeout_s is None else timeout_s)]
         assert self._poll is not None
@@ -55,7 +55,7 @@ class Poller:
 
 
 class Client:
-    """Somebody who follows the job."""
+    """A client that follows the job."""
 
     __slots__ = ("connection", "wants_logs")
 
@@ -64,18 +64,18 @@ class Client:
         self.wants_logs = False
 
     def tell(self) -> bool:
-        """Sends one byte; ``False`` when nobody is there any more."""
+        """Sends one byte; returns ``False`` if the client is gone."""
         try:
             self.connection.send(b".")
         except BlockingIOError:
-            pass  # it has not read the earlier ones yet, so it will wake anyway
+            pass  # it has not read earlier bytes yet, so it will wake anyway
         except OSError:
             return False
         return True
 
 
 class Listeners:
-    """Takes orders to end the job, and wakes those who follow it.
+    """Accepts requests to end the job, and wakes its followers.
 
     Args:
         stop: ends the job; takes the state and a message.
@@ -88,13 +88,13 @@ class Listeners:
         self._clients: dict[int, Client] = {}
         self._listener: _socket.socket | None = None
         self._waits_for_room = False
-        """There are more who want to follow than descriptors are left."""
+        """True if there are more followers than descriptors left."""
         self._lifelines: list[int] = []
         self._detached = False
         self._guard_pid = os.getppid()
 
     def watch_signals(self) -> None:
-        """Wakes the loop for each child that ends, and ends the job on SIGTERM and SIGINT."""
+        """Wakes the loop when a child ends, and ends the job on SIGTERM and SIGINT."""
         r, w = os.pipe()
         os.set_blocking(r, False)
         os.set_blocking(w, False)
@@ -133,19 +133,19 @@ class Listeners:
             os.close(pidfd)
 
     def handle(self, fd: int) -> None:
-        """Answers what can be read from that descriptor."""
+        """Handles input on that descriptor."""
         handler = self._handlers.get(fd)
-        if handler is not None:  # else it was closed since it was found to be readable
+        if handler is not None:  # else it was closed after it was reported as readable
             handler(fd)
 
     def tell(self, events: bool) -> None:
-        """Wakes those who follow the logs; all others too if there were events."""
+        """Wakes followers of the logs; all others, too, if there were events."""
         for client in [*self._clients.values()]:
             if (events or client.wants_logs) and not client.tell():
                 self._drop(client)
 
     def close(self) -> None:
-        """Lets all go who follow."""
+        """Disconnects all followers."""
         for client in [*self._clients.values()]:
             self._drop(client)
 
@@ -182,7 +182,7 @@ class Listeners:
             fd, _ = self._listener._accept()  # type: ignore[attr-defined]  # CPython's own
         except OSError as err:
             if err.errno in _NO_DESCRIPTORS:
-                self._poller.remove(listener_fd)  # or it would be found readable for ever
+                self._poller.remove(listener_fd)  # or it would be reported as readable forever
                 self._waits_for_room = True
             elif err.errno not in (errno.EAGAIN, errno.ECONNABORTED):
                 raise

@@ -1,4 +1,4 @@
-"""Writes what one attempt of one replica prints: two streams, their merge, and an index."""
+"""Writes the output of one attempt of one replica: two streams, their merge, and an index."""
 
 import os
 import select
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES = 1 << 16
 HELD_BYTES = 1 << 20
-"""The beginning of a longer line is read back from its stream's file when its end comes."""
+"""The start of a longer line is read back from its stream's file when its end arrives."""
 PIPE_BYTES = 1 << 20
 
 
 def log_names() -> "tuple[str, str, str, str]":
-    """File names of one attempt: stdout, stderr, both, and the index."""
+    """Returns the file names of one attempt: stdout, stderr, both, and the index."""
     return "stdout.log", "stderr.log", "combined.log", "combined.idx"
 
 
 class Stamps:
-    """Times of what is written: never the same twice, and never back, whatever the clock does."""
+    """Strictly increasing time stamps, whatever the clock does."""
 
     __slots__ = ("_latest",)
 
@@ -31,14 +31,14 @@ class Stamps:
         self._latest = 0
 
     def next(self) -> int:
-        """Nanoseconds since the epoch."""
+        """Returns nanoseconds since the epoch."""
         now = time.time_ns()
         self._latest = now if now > self._latest else self._latest + 1
         return self._latest
 
 
 class Stream:
-    """One pipe of a replica and the file its bytes go to."""
+    """A pipe of a replica and the file its output is written to."""
 
     __slots__ = ("file_fd", "held", "kind", "lines", "offset", "pipe_fd", "size")
 
@@ -47,7 +47,7 @@ class Stream:
         self.pipe_fd = pipe_fd
         self.file_fd = file_fd
         self.held: bytes | None = b""
-        """What came after the last newline; ``None`` if it is so long that only the file has it."""
+        """Data after the last newline; ``None`` if it is so long that only the file has it."""
         self.lines = 0
         self.offset = 0
         """End of the last whole line in the stream's own file."""
@@ -56,7 +56,7 @@ class Stream:
 
 
 class ReplicaLog:
-    """The log files of one attempt. Every method may raise ``OSError``, on a full disk for one."""
+    """The log files of one attempt. Every method may raise ``OSError``, as on a full disk."""
 
     def __init__(self, folder: str, pipes: "tuple[int, int]", stamps: Stamps) -> None:
         self._stamps = stamps
@@ -75,7 +75,7 @@ class ReplicaLog:
         self.exited = False
 
     def pump(self, stream: Stream) -> bool:
-        """Takes what the pipe holds now; ``False`` once it is closed."""
+        """Reads the available data from the pipe; returns ``False`` once it is closed."""
         try:
             data = os.read(stream.pipe_fd, CHUNK_BYTES)
         except BlockingIOError:
@@ -114,7 +114,7 @@ class ReplicaLog:
             self.abandon()
 
     def abandon(self) -> None:
-        """Closes everything and writes nothing: the log stays without its end mark."""
+        """Closes everything without writing: the log has no end mark."""
         for stream in self.streams:
             if stream.pipe_fd >= 0:
                 os.close(stream.pipe_fd)
@@ -130,11 +130,11 @@ class ReplicaLog:
         self.open_pipes -= 1
         if self.open_pipes == 0:
             unended = [stream for stream in self.streams if stream.offset < stream.size]
-            for one in unended:  # the very last line keeps its shape, without a newline
+            for one in unended:  # the very last line is kept without a newline
                 self._write_unended(one, add_newline=one is not unended[-1])
 
     def _hold(self, stream: Stream, data: bytes) -> None:
-        """Keeps the beginning of a line until its end comes, or until it is too long for one."""
+        """Keeps the start of a line until its end arrives, or until it is too long."""
         if stream.held is not None:
             stream.held += data
             if len(stream.held) > HELD_BYTES:
@@ -143,10 +143,10 @@ class ReplicaLog:
             self._write(stream, self._cut(stream), 0, mark=CONTINUED)
 
     def _cut(self, stream: Stream) -> int:
-        """Where a line that is too long is cut: not within a character of UTF-8."""
+        """Returns the offset at which a long line is split: not within a UTF-8 character."""
         end = stream.offset + LONGEST_LINE_BYTES
         before = os.pread(stream.file_fd, 4, end - 3)
-        # a byte that continues a character stands behind at most three others of it
+        # a continuation byte follows at most three others of its character
         back = next((k for k, byte in enumerate(before[::-1]) if byte & 0xC0 != 0x80), 0)
         return end - back
 
@@ -158,11 +158,11 @@ class ReplicaLog:
         data: "bytes | memoryview | None" = None,
         mark: bytes = b"",
     ) -> None:
-        """Writes the lines up to that offset of the stream to where both streams are merged.
+        """Writes the stream's lines up to that offset to the merged log.
 
         Args:
-            data: these lines, where they are at hand.
-            mark: written behind them.
+            data: these lines, if they are in memory.
+            mark: text written after them.
         """
         other = self.streams[1 - stream.kind]
         if other.pipe_fd < 0 and other.offset < other.size:
@@ -191,7 +191,7 @@ class ReplicaLog:
         while at < end:
             part = os.pread(stream.file_fd, min(end - at, HELD_BYTES), at)
             if not part:
-                return  # somebody else has cut the file off
+                return  # somebody else has truncated the file
             self._combine(part)
             at += len(part)
 
@@ -214,9 +214,9 @@ class Pumps:
 
     def __init__(self, poller: "Poller") -> None:
         self.problem = ""
-        """Why the logs cannot be written."""
+        """The reason why the logs cannot be written."""
         self.moved = False
-        """Whether something was written since somebody set this to false."""
+        """True if something was written since this was reset."""
         self.stamps = Stamps()
         self._poller = poller
         self._pipes: dict[int, tuple[ReplicaLog, Stream]] = {}
@@ -225,7 +225,7 @@ class Pumps:
         return fd in self._pipes
 
     def add(self, log: ReplicaLog) -> None:
-        """Reads the pipes of this log from now on."""
+        """Starts reading the pipes of this log."""
         for stream in log.streams:
             _enlarge_pipe(stream.pipe_fd)
             os.set_blocking(stream.pipe_fd, False)
@@ -233,7 +233,7 @@ class Pumps:
             self._poller.add(stream.pipe_fd)
 
     def pump(self, fd: int) -> None:
-        """Takes what a pipe holds."""
+        """Reads the available data from a pipe."""
         log, stream = self._pipes[fd]
         self.moved = True
         if self.problem:
@@ -255,7 +255,7 @@ class Pumps:
             self.close(log)
 
     def close(self, log: ReplicaLog) -> None:
-        """Takes what the pipes still hold and ends the log."""
+        """Reads the rest from the pipes and ends the log."""
         if self.problem:
             self._drop(log)
             return
@@ -271,7 +271,7 @@ class Pumps:
             self._fail(log, err)
 
     def _fail(self, log: ReplicaLog, err: OSError) -> None:
-        """What is still printed is dropped, so that the last words of the job find room."""
+        """Drops further output, so that there is room for the job's last lines."""
         self.problem = self.problem or f"the logs cannot be written: {err.strerror}"
         self._drop(log)
 
@@ -292,7 +292,7 @@ def _readable(fd: int) -> bool:
 
 
 def _enlarge_pipe(fd: int) -> None:
-    """Lets a replica that prints much run ahead; the kernel may refuse."""
+    """Enlarges a pipe's buffer for replicas with much output; the kernel may refuse."""
     try:
         import fcntl
 

@@ -1,4 +1,5 @@
-"""The process that runs the replicas of one local job, keeps their logs, outlives the launcher.
+"""The process that runs the replicas of one local job, writes their logs, and outlives the
+launcher.
 
 Two processes guard each other. The *guard* is the first; it forks the *supervisor* and waits. Both
 are sub-reapers, so whatever a replica leaves behind, in a session of its own or not, becomes a
@@ -23,15 +24,15 @@ if TYPE_CHECKING:
     from typing import Any
 
 LOCK_FD = 3
-"""Held, and so locked, until both processes are gone."""
+"""Open, and therefore locked, until both processes are gone."""
 ERRNO_BASE = 100
-"""Exit codes above it say by which error of the system a supervisor was ended."""
+"""Exit codes above it are the system error that ended a supervisor."""
 HIGHEST_INHERITED_FD = 4096
-"""Bound on the files of the launcher that are closed, where it lets them be inherited."""
+"""Limit on the launcher's inherited files that are closed."""
 
 
 def _raise_fd_limit(needed: int) -> "tuple[tuple[int, int] | None, str]":
-    """Makes room for the pipes and files; returns the limits before and what is wrong, if so."""
+    """Raises the limit for pipes and files; returns the previous limits, and the error, if any."""
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -49,7 +50,7 @@ def _receive_spec(channel: "_socket.socket") -> "dict[str, Any]":
     """Reads the job; its log becomes fd 2, its lock fd 3."""
     header, ancillary, _, _ = channel.recvmsg(8, 64)
     if not header:
-        os._exit(0)  # the launcher gave up before there was anything to do
+        os._exit(0)  # the launcher gave up before it sent a job
     rights = ancillary[0][2]
     log, lock = (int.from_bytes(rights[i : i + 4], sys.byteorder) for i in (0, 4))
     os.dup2(log, 2)
@@ -71,7 +72,7 @@ def _reply(channel: "_socket.socket", text: str) -> None:
     try:
         channel.sendall(text.encode("utf-8", "replace") + b"\n")
     except OSError:
-        pass  # the launcher is gone; the lifeline tells the same
+        pass  # the launcher is gone, as the lifeline also shows
 
 
 def _supervise(spec: "dict[str, Any]", channel: "_socket.socket", guard_pid: int) -> int:
@@ -94,7 +95,7 @@ def _supervise(spec: "dict[str, Any]", channel: "_socket.socket", guard_pid: int
 
 
 def _fill_standard() -> None:
-    """Opens what the launcher had closed, or its files would come as standard output and error."""
+    """Opens closed standard descriptors, so that other files do not take their place."""
     while (fd := os.open(os.devnull, os.O_RDWR)) <= LOCK_FD:
         pass
     os.close(fd)
@@ -108,7 +109,7 @@ def _close_standard(*fds: int) -> None:
 
 
 def _guard(spec: "dict[str, Any]", supervisor_pid: int) -> None:
-    """Waits for the supervisor; if it was killed, ends what it left and completes the record."""
+    """Waits for the supervisor; if it was killed, ends its processes and completes the record."""
     _close_standard(0)
     if not spec["attached"]:
         tree.mark_detached()
@@ -124,19 +125,19 @@ def _guard(spec: "dict[str, Any]", supervisor_pid: int) -> None:
     if code in (0, 3):
         return
     end_leftovers(KILL_WAIT_S)
-    # the words of `_core.exits` are out of reach here, and this is the only exit code to be told
+    # `_core.exits` cannot be imported here, and this is the only exit code to describe
     how = f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
     if code > ERRNO_BASE:
         how = f"had to give up: {os.strerror(code - ERRNO_BASE)}"
     message = f"the process that supervised this job (pid {supervisor_pid}) {how}"
     try:
         journal.complete(spec, f"{message}; its replicas were ended")
-    except OSError as err:  # the disk is full, say: who looks next does it
+    except OSError as err:  # for example, a full disk: the next reader does it
         journal.complain(f"cannot complete the record: {err}\n")
 
 
 def main() -> None:
-    """Entry point: fd 0 brings the job, takes the answer, and is the lifeline."""
+    """Entry point: fd 0 delivers the job, receives the answer, and is the lifeline."""
     if os.getsid(0) != os.getpid():
         os.setsid()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, it would make children vanish

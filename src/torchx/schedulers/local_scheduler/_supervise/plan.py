@@ -1,4 +1,4 @@
-"""What becomes of one local job: events in, actions out. Starts nothing and reads no clock."""
+"""Decides about one local job: events in, actions out. Starts nothing and reads no clock."""
 
 from . import format as record
 
@@ -8,24 +8,25 @@ if TYPE_CHECKING:
     from typing import Any
 
 LINGER_S = 1.0
-"""How long what a replica left in the background may go on once the job's replicas are done."""
+"""Seconds for which background processes of replicas may run once all replicas are done."""
 KILL_WAIT_S = 5.0
-"""How long to wait for killed processes to be gone before they are given up on."""
+"""Seconds to wait for killed processes before giving up."""
 STOP_TICK_S = 0.02
-"""How often the processes that are being stopped are looked at."""
+"""Seconds between checks of the processes that are being stopped."""
 SETTLE_S = 1.0
-"""How long the others may go on after a failure for good: one of them may be its cause, and end a
-little later by itself."""
+"""Seconds that the others may run after a final failure: one of them may be its cause, and end a
+little later by itself.
+"""
 FIRST_PAUSE_S = 0.5
-"""Pause before a second retry in a row; doubled for each further one. The first has none."""
+"""Seconds before a second consecutive retry; doubled for each further one. The first has none."""
 LONGEST_PAUSE_S = 60.0
 LONG_RUN_S = 60.0
-"""An attempt that ran so long did not fail at once: the pauses begin anew after it."""
+"""After an attempt that ran this many seconds, the pauses start again."""
 SIGKILL, SIGTERM = 9, 15
 
 
 class Now:
-    """One moment, by the clock that never steps and by the one that tells the time."""
+    """A moment, by the monotonic clock and by the wall clock."""
 
     __slots__ = ("ns", "s")
 
@@ -35,20 +36,20 @@ class Now:
 
 
 class Budget:
-    """Retries that were used, and how long to wait before the next one."""
+    """The number of used retries, and the pause before the next one."""
 
     __slots__ = ("quick", "used")
 
     def __init__(self) -> None:
         self.used = 0
         self.quick = 0
-        """Attempts in a row that failed soon."""
+        """Consecutive attempts that failed early."""
 
     def take(self, ran_s: float) -> float:
-        """Uses one retry; gives the pause before it.
+        """Uses one retry; returns the pause before it.
 
         Args:
-            ran_s: seconds that the attempt ran that failed.
+            ran_s: seconds that the failed attempt ran.
         """
         self.used += 1
         self.quick = 0 if ran_s >= LONG_RUN_S else self.quick + 1
@@ -58,7 +59,7 @@ class Budget:
 
 
 class Replica:
-    """One replica: what to run, and the attempt that runs now."""
+    """A replica: what to run, and the current attempt."""
 
     __slots__ = (
         "args",
@@ -87,30 +88,30 @@ class Replica:
         self.cwd: str | None = None
         self.attempt = -1
         self.pid = 0
-        """Process id of the latest attempt's leader, which is also its session's id."""
+        """Process id of the latest attempt's leader, which is also its session id."""
         self.ticks = 0
         """When that process started, in clock ticks since boot."""
         self.budget = Budget()
         self.running = False
         self.restarting = False
         self.stopped = False
-        """It was told to end while it ran."""
+        """True if it was told to end while it ran."""
         self.started_s = 0.0
         self.code: int | None = None
 
     @property
     def name(self) -> str:
-        """Role and index."""
+        """The role and index."""
         return f"{self.role.name}/{self.index}"
 
     @property
     def attempt_dir(self) -> str:
-        """Where the logs of this attempt lie."""
+        """The folder of this attempt's logs."""
         return record.attempt_dir(self.dir, self.attempt)
 
 
 class Role:
-    """One role as the launcher described it."""
+    """A role as described by the launcher."""
 
     __slots__ = ("budget", "index", "max_retries", "name", "policy", "replicas")
 
@@ -144,7 +145,7 @@ class Note:
 
 
 class Signal:
-    """Action: signal all that descends from these replicas; from any for ``None``."""
+    """Action: signal all descendants of these replicas; of all replicas for ``None``."""
 
     __slots__ = ("number", "replicas")
 
@@ -168,7 +169,7 @@ if TYPE_CHECKING:
 
 
 class Stop:
-    """Processes that were told to end, and are killed after the grace period."""
+    """Processes that were told to end, and will be killed after the grace period."""
 
     __slots__ = ("grace_s", "kill_since", "since")
 
@@ -178,7 +179,7 @@ class Stop:
         self.kill_since: float | None = None
 
     def advance(self, now: "Now", replicas: "Sequence[Replica] | None") -> "Actions":
-        """Kills, again and again, once the grace period is over."""
+        """Kills repeatedly, once the grace period is over."""
         if self.kill_since is None:
             if now.s - self.since < self.grace_s:
                 return []
@@ -186,12 +187,12 @@ class Stop:
         return [Signal(SIGKILL, replicas)]
 
     def given_up(self, now: "Now") -> bool:
-        """Whether they cannot be killed: they wait on a dead disk, say."""
+        """Returns True if they cannot be killed, for example because they wait for a dead disk."""
         return self.kill_since is not None and now.s - self.kill_since > KILL_WAIT_S
 
 
 class Restart:
-    """Replicas that are stopped together, and started again together after a pause."""
+    """Replicas that are stopped together, and restarted together after a pause."""
 
     __slots__ = ("due", "replicas", "stop", "stopped")
 
@@ -203,10 +204,10 @@ class Restart:
 
 
 class Ending:
-    """The end of the whole job: what it is to end as, and why.
+    """The end of the whole job: its final state, and the reason.
 
     Args:
-        due: when those that still run are told.
+        due: when those that still run are told to end.
     """
 
     __slots__ = ("due", "message", "state", "stop")
@@ -219,7 +220,7 @@ class Ending:
 
 
 class Plan:
-    """The replicas of one job and what is to be done with them; ``over`` when nothing is.
+    """The replicas of one job and the next actions; ``over`` if there are none.
 
     Args:
         spec: the job as the launcher described it.
@@ -239,13 +240,13 @@ class Plan:
     # -- events -----------------------------------------------------------------------------
 
     def started(self, replicas: "Sequence[Replica]", now: Now) -> None:
-        """An attempt of each of them runs."""
+        """Records that an attempt of each of them is running."""
         for replica in replicas:
             replica.running, replica.stopped, replica.restarting = True, False, False
             replica.code, replica.started_s = None, now.s
 
     def exited(self, exits: "Sequence[tuple[Replica, int]]", now: Now) -> "Actions":
-        """These replicas have ended, with these exit codes."""
+        """Records that these replicas have ended, with these exit codes."""
         actions: Actions = []
         for replica, code in exits:
             replica.running, replica.code = False, code
@@ -258,7 +259,7 @@ class Plan:
         return actions
 
     def end(self, state: str, message: str, now: Now) -> "Actions":
-        """The whole job is to end now, with that state, unless it is ending with another one."""
+        """Ends the whole job with that state, unless it is already ending."""
         actions: Actions = []
         if self.ending is None:
             actions += self._begin_end(state, message, now, now.s)
@@ -266,14 +267,14 @@ class Plan:
         return actions + self._tell(self.ending, now)
 
     def could_not_start(self, problem: str, now: Now) -> "Actions":
-        """A restart did not work."""
+        """Records that a restart failed."""
         return self.end("FAILED", f"a restart failed: {problem}", now)
 
     def advance(self, now: Now, left: "Left") -> "Actions":
-        """What is to be done by now; called after each event, and when ``timeout_s`` is over.
+        """Returns the due actions; called after each event, and after ``timeout_s``.
 
         Args:
-            left: whether any process of these replicas lives, of the job for ``None``.
+            left: returns True if any process of these replicas is alive, of the job for ``None``.
         """
         if self.ending is not None:
             return self._advance_end(self.ending, now, left)
@@ -288,13 +289,13 @@ class Plan:
 
     @property
     def outcome(self) -> "tuple[str, str]":
-        """The state that the job ends with, and a message where its replicas do not say why."""
+        """Returns the job's final state, and a message if its replicas do not show the reason."""
         if self.ending is not None:
             return self.ending.state, self.ending.message
         return ("FAILED" if any(r.code for r in self.replicas) else "SUCCEEDED"), ""
 
     def timeout_s(self, now: Now) -> "float | None":
-        """When to call ``advance`` at the latest; ``None`` if only an event can change anything."""
+        """Returns the seconds until ``advance`` must be called; ``None`` if after an event."""
         if self.ending is not None and self.ending.stop is None:
             return max(self.ending.due - now.s, 0.0)
         if self.ending is not None or self._linger_since is not None:
@@ -321,7 +322,7 @@ class Plan:
         return [Note(record.event("ending", now.ns, state, message))]
 
     def _tell(self, ending: Ending, now: Now) -> "Actions":
-        """Tells all that runs to end, once."""
+        """Tells all running replicas to end, once."""
         if ending.stop is not None:
             return []
         ending.stop = Stop(now.s, self._grace_s)
@@ -330,7 +331,7 @@ class Plan:
         return [Signal(SIGTERM, None)]
 
     def _scope(self, replica: Replica) -> "tuple[Budget, list[Replica]]":
-        """The retries that the replica may use, and what is restarted with it."""
+        """Returns the retry budget of the replica, and the replicas restarted with it."""
         if replica.role.policy == "REPLICA":
             return replica.budget, [replica]
         if replica.role.policy == "ROLE":
@@ -345,7 +346,7 @@ class Plan:
         fields = (role.policy, role.index, failed.index, budget.used, round(pause_s * 1000))
         new = [replica for replica in scope if not replica.restarting]
         due = now.s + pause_s
-        if len(new) < len(scope):  # some of them are being restarted already: now together
+        if len(new) < len(scope):  # some of them are being restarted already: now all together
             for other in [*self._restarts]:
                 if any(replica in scope for replica in other.replicas):
                     self._restarts.remove(other)
@@ -377,7 +378,7 @@ class Plan:
         return [] if running and now.s < ending.due else self._tell(ending, now)
 
     def _linger(self, now: Now, left: "Left") -> "Actions":
-        """All replicas are done; what they left behind gets a moment, then the usual end."""
+        """Ends leftover processes after all replicas are done: after a moment, in the usual way."""
         if not left(None):
             self.over = True
             return []

@@ -1,4 +1,4 @@
-"""The processes of one local job: starts, reaps and signals them, and says what of them lives."""
+"""The processes of one local job: starts, reaps and signals them, and checks which are alive."""
 
 import os
 import time
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 # names of `torchx.settings`, which the supervisor cannot import
 COOKIE = "TORCHX_LOCAL_JOB"
-"""Environment variable by which every process of a job is known."""
+"""Environment variable that identifies every process of a job."""
 ATTEMPT = "TORCHX_ATTEMPT"
 _DEFAULTS = ("SIGPIPE", "SIGXFSZ", "SIGTERM", "SIGINT", "SIGHUP", "SIGCHLD")
 
@@ -26,11 +26,11 @@ class StartFailure(Exception):
 
 
 class Processes:
-    """All that descends from the supervisor of a job.
+    """All descendants of the supervisor of a job.
 
     Args:
         spec: the job as the launcher described it.
-        pumps: read what the replicas print.
+        pumps: readers of the replicas' output.
     """
 
     def __init__(self, spec: "dict[str, Any]", pumps: "Pumps") -> None:
@@ -42,17 +42,17 @@ class Processes:
         self._logs: dict[Replica, ReplicaLog] = {}
         self._programs: dict[tuple[str, str, str], str] = {}
         self._below: list[tree.Process] | None = None
-        """What was found below this process since the last change; ``None`` if nobody looked."""
+        """Descendants found since the last change; ``None`` if not searched yet."""
 
     # -- starting ---------------------------------------------------------------------------
 
     def start(self, replicas: "Sequence[Replica]") -> "tuple[list[Replica], str]":
-        """Starts an attempt of each of them and waits until all have reached their program.
+        """Starts an attempt of each of them and waits until all have executed their program.
 
-        A process that cannot says so through one pipe, which ``exec`` closes.
+        A process that cannot reports it through a pipe, which ``exec`` closes.
 
         Returns:
-            Those that have a process now, and what went wrong; empty if nothing did.
+            The replicas that have a process now, and the error; empty if there is none.
         """
         forked: list[Replica] = []
         errors_r, errors_w = os.pipe2(os.O_CLOEXEC) if hasattr(os, "pipe2") else os.pipe()
@@ -151,7 +151,7 @@ class Processes:
     # -- ending -----------------------------------------------------------------------------
 
     def reap(self) -> "list[tuple[Replica, int]]":
-        """The replicas that have ended since the last call, with their exit codes."""
+        """Returns the replicas that have ended since the last call, with their exit codes."""
         self._below = None
         found = []
         while True:
@@ -169,9 +169,9 @@ class Processes:
         return found
 
     def signal(self, number: int, replicas: "Sequence[Replica] | None") -> None:
-        """Signals all that descends from these replicas, from any for ``None``."""
+        """Signals all descendants of these replicas, of all replicas for ``None``."""
         self._below = None
-        if not tree.process(os.getpid()):  # no /proc: process groups are all there is
+        if not tree.process(os.getpid()):  # no /proc: only process groups are available
             for replica in self._logs if replicas is None else replicas:
                 _kill_group(replica.pid, number)
             return
@@ -180,15 +180,15 @@ class Processes:
         self._below = None
 
     def left(self, replicas: "Sequence[Replica] | None") -> bool:
-        """Whether anything of these replicas lives, of any for ``None``."""
+        """Returns True if a process of these replicas is alive, of any for ``None``."""
         if replicas is not None:
             return bool(self._targets(replicas))
-        # all that is orphaned below us becomes our child
+        # orphans below us become our children
         if not _has_children():
             return False
         below, detached = tree.below(os.getpid())
         self._below = below
-        # what is left may be jobs of their own that were launched from here to stay
+        # the rest may be detached jobs that were launched from here
         return bool(below) or not detached
 
     def _targets(self, replicas: "Sequence[Replica] | None") -> "list[tree.Process]":
@@ -200,14 +200,14 @@ class Processes:
         return [p for p in self._below if p.session in sessions or p.pgrp in sessions]
 
     def close_log(self, replica: "Replica") -> None:
-        """Writes what the pipes of a replica that has ended still hold, and ends its log."""
+        """Writes the rest of an ended replica's output, and ends its log."""
         log = self._logs.pop(replica, None)
         if log is not None:
             self._pumps.close(log)
 
 
 def _open_log(replica: "Replica", stamps: Stamps) -> "tuple[ReplicaLog, int, int]":
-    """The log of an attempt and the ends of its two pipes that are written to."""
+    """Opens the log of an attempt; returns it and the write ends of its two pipes."""
     fds: list[int] = []
     try:
         os.makedirs(replica.attempt_dir, exist_ok=True)
@@ -224,7 +224,7 @@ def _open_log(replica: "Replica", stamps: Stamps) -> "tuple[ReplicaLog, int, int
 
 
 def _no_fork(err: OSError) -> str:
-    """Why there is no further process, and what to do about it."""
+    """Returns why no process can be started, and what to do about it."""
     if not isinstance(err, BlockingIOError):
         return str(err.strerror)
     import resource
@@ -254,7 +254,7 @@ def _kill_group(pgid: int, number: int) -> None:
 
 
 def end_leftovers(longest_s: float) -> None:
-    """Kills every process below this one, but for jobs that were launched to stay."""
+    """Kills every process below this one, except detached jobs."""
     deadline = time.monotonic() + longest_s
     while time.monotonic() < deadline:
         below, detached = tree.below(os.getpid())

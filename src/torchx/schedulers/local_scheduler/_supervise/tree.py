@@ -1,4 +1,4 @@
-"""Processes as the kernel sees them: who descends from whom, and signals that hit no stranger."""
+"""The process tree from the kernel, and signals that cannot hit unrelated processes."""
 
 import os
 
@@ -6,20 +6,20 @@ TYPE_CHECKING = False  # `typing` takes 6 ms, a third of the start of a supervis
 if TYPE_CHECKING:
     import signal as signal
 else:
-    try:  # the public module costs 3 ms of enum conversions, which each job would wait for
+    try:  # the public module costs 3 ms of enum conversions for each job
         import _signal as signal
-    except ImportError:  # pragma: no cover - another interpreter than CPython
+    except ImportError:  # pragma: no cover - an interpreter other than CPython
         import signal
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 DETACHED = b"torchx-detached"
-"""What the processes that supervise a detached job are called; 15 bytes are the most."""
+"""Name of the processes that supervise a detached job; at most 15 bytes."""
 _DEAD = (b"Z", b"X")
 
 
 class Process:
-    """One line of ``/proc/<pid>/stat``; ``ticks`` is the start time, which tells it from others."""
+    """A line of ``/proc/<pid>/stat``; ``ticks`` is the start time, which makes it unique."""
 
     __slots__ = ("name", "pgrp", "pid", "ppid", "session", "state", "ticks")
 
@@ -34,27 +34,27 @@ class Process:
 
 
 def process(pid: int) -> "Process | None":
-    """The process with that id; ``None`` where there is none (or no ``/proc``)."""
+    """Returns the process with that id; ``None`` if there is none (or no ``/proc``)."""
     try:
         with open(f"/proc/{pid}/stat", "rb", 0) as f:
             data = f.read()
     except OSError:
         return None
-    # the command's name stands in parentheses and may hold any character
+    # the command's name is in parentheses and may have any character
     end = data.rfind(b")")
     return Process(pid, data[data.find(b"(") + 1 : end], data[end + 2 :].split())
 
 
 def start_ticks(pid: int) -> int:
-    """When the process started, in clock ticks since boot; 0 where that cannot be told."""
+    """Returns when the process started, in clock ticks since boot; 0 if unknown."""
     found = process(pid)
     return found.ticks if found else 0
 
 
 def below(root: int) -> "tuple[list[Process], bool]":
-    """All living processes below ``root``, and whether some are left out.
+    """Returns all live processes below ``root``, and whether some are left out.
 
-    Left out are jobs that were launched from there with ``detach``, and so are to stay.
+    Jobs launched from there with ``detach`` are left out, because they must stay.
     """
     try:
         names = os.listdir("/proc")
@@ -81,7 +81,7 @@ def below(root: int) -> "tuple[list[Process], bool]":
 
 
 def mark_detached() -> None:
-    """Lets other jobs see that this process and what is below it is not theirs to end."""
+    """Marks this process and its descendants so that other jobs do not end them."""
     try:
         with open("/proc/self/comm", "wb", 0) as f:
             f.write(DETACHED)
@@ -90,7 +90,7 @@ def mark_detached() -> None:
 
 
 def carrying(entry: bytes) -> "list[Process]":
-    """All processes of this user whose environment holds the entry ``NAME=value``."""
+    """Returns this user's processes whose environment has the entry ``NAME=value``."""
     found = []
     try:
         names = [name for name in os.listdir("/proc") if name.isdigit()]
@@ -110,7 +110,7 @@ def carrying(entry: bytes) -> "list[Process]":
 
 
 def send(target: "Process", signum: int) -> bool:
-    """Signals exactly this process; a later one that got the same id is left alone."""
+    """Signals exactly this process, never a later one with the same id."""
     try:
         fd = os.pidfd_open(target.pid)
     except AttributeError:  # not Linux
@@ -151,7 +151,7 @@ def prctl(option: int, value: int) -> bool:
 
 
 def boot_id() -> str:
-    """Names this boot of this machine; empty where the kernel does not tell."""
+    """Returns the boot id of this machine; empty if the kernel does not provide it."""
     try:
         with open("/proc/sys/kernel/random/boot_id") as f:
             return f.read().strip()
@@ -160,7 +160,7 @@ def boot_id() -> str:
 
 
 def find_executable(name: str, path: str, cwd: str) -> str | None:
-    """The file that ``name`` stands for, as ``execvp`` would find it from ``cwd``."""
+    """Returns the file that ``execvp`` would find for ``name`` from ``cwd``."""
     if "/" in name:
         full = os.path.join(cwd, name)
         return full if os.access(full, os.X_OK) and not os.path.isdir(full) else None
