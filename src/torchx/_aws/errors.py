@@ -146,6 +146,8 @@ def translated(err: Exception, call: str) -> TorchXError | None:
     names = {cls.__name__ for cls in type(err).__mro__}
     if "ClientError" in names:
         return _of_answer(err, call)
+    if "ResponseParserError" in names:  # as of a proxy, or of a network that asks to log in
+        return AnswerLost(f"the answer to `{call}` is not one of AWS: {_one_line(str(err))}")
     if "BotoCoreError" not in names:
         return None
     words = _one_line(str(err))

@@ -8,6 +8,8 @@ from torchx.errors import AmbiguousApp, InvalidInput, UnresolvedApp
 from torchx.runner.api import DEFAULT_SESSION_NAME, Runner
 
 _MOST_CANDIDATES = 10
+_LONGEST = 100
+"""Letters of a text that is no app id, in the error."""
 _FORM = "SCHEDULER://SESSION/APP_ID"
 
 
@@ -86,12 +88,18 @@ def _ambiguous(text: str, found: list[str]) -> str:
     shown = found[:_MOST_CANDIDATES]
     more = [f"... and {len(found) - len(shown)} more"] if len(found) > len(shown) else []
     lines = "\n  ".join([*shown, *more])
-    return f"`{text}` may be any of {len(found)} apps, write more of its app id:\n  {lines}"
+    return f"{_quoted(text)} may be any of {len(found)} apps, write more of its app id:\n  {lines}"
 
 
 def _unresolved(text: str, known: Iterable[str]) -> str:
     meant = did_you_mean(text, (_app_id(handle) for handle in known))
     return (
-        f"no app launched from here has an id that begins with `{text}`.{meant} Give the whole"
-        f" handle, {_FORM}; `torchx list -s SCHEDULER` shows them"
+        f"no app launched from here has an id that begins with {_quoted(text)}.{meant} Give the"
+        f" whole handle, {_FORM}; `torchx list -s SCHEDULER` shows them"
     )
+
+
+def _quoted(text: str) -> str:
+    """What was given, on one line, however long it is and whatever is in it."""
+    shown = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+    return f"`{shown}`" if shown.isprintable() else ascii(shown)

@@ -59,9 +59,16 @@ class CmdConfigure(SubCommand):
             else:
                 _output.out(text, end="")
             return
-        path = Path(config.CONFIG_FILE).absolute()
         sections = _sections(text)
-        _write(path, _merged(path, sections, args.force))
+        try:
+            path = Path(config.CONFIG_FILE).absolute()
+            _write(path, _merged(path, sections, args.force))
+        except OSError as err:  # the folder was removed, or may not be written to
+            _output.fail(
+                f"{config.CONFIG_FILE} cannot be written here: {err.strerror or err}",
+                kind=type(err).__name__,
+                hint="change to a folder of your own, or use --print",
+            )
         if args.json:
             _output.out_json({"path": str(path), "schedulers": [name for name, _ in sections]})
         else:

@@ -142,7 +142,8 @@ class _Task:
         except TorchXError as err:
             self._results.put(broken(str(err).partition("\n")[0], ""))
         except Exception as err:  # noqa: BLE001 - a plugin may fail in any way, the others go on
-            self._results.put(broken(f"the check failed: {type(err).__name__}: {err}", ""))
+            words = f"{type(err).__name__}: {err}".partition("\n")[0]
+            self._results.put(broken(f"the check failed: {words}", ""))
 
     def result(self, deadline: float) -> "_Result":
         """Returns the result of the call, or a finding that it timed out."""

@@ -125,3 +125,19 @@ def test_a_failing_write_leaves_the_file_and_no_scrap(
     assert call("configure", "-s", "local_cwd").code == 1
     assert CONFIG.read_text() == "[x]\na = 1\n"
     assert os.listdir() == [".torchxconfig"]
+
+
+def test_a_folder_that_cannot_be_written_is_told(
+    call: Callable[..., Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert call("configure").code == 1
+    assert ".torchxconfig cannot be written here: No such file or directory" in caplog.text
+    assert "use --print" in caplog.text
+    assert call("configure", "--print").code == 0

@@ -131,6 +131,17 @@ def test_what_a_cluster_of_slurm_tells(
     assert text in found[1]
 
 
+def test_programs_that_know_no_cluster(call: Callable[..., Any], slurm: Any) -> None:
+    words = "fetch_config: DNS SRV lookup failed; Could not establish a configuration source"
+    fails = f"echo 'sbatch: fatal: {words}' >&2; exit 1"
+    found = slurm(**dict.fromkeys(CLUSTER, fails))
+    assert {name: verdict for name, (verdict, _) in found.items()} == {"programs": "broken"}
+    assert found["programs"][1].startswith("not set up: Slurm's programs are here")
+    rows = json.loads(call("doctor", "--json").out)["checks"]
+    (row,) = [row for row in rows if row["scheduler"] == "slurm"]
+    assert (row["verdict"], row["fix"].rpartition(", ")[2]) == ("neutral", "or set SLURM_CONF")
+
+
 @pytest.mark.parametrize(
     ("check", "option", "verdict", "text"),
     [
@@ -220,7 +231,7 @@ class Examined(RemoteScheduler):
             raise BackendUnavailable("nobody answers")
 
         def fails() -> Any:
-            raise RuntimeError("odd")
+            raise RuntimeError("odd\nand more")
 
         def hangs() -> Any:
             threading.Event().wait()

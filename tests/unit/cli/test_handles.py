@@ -122,6 +122,25 @@ def test_what_nothing_is_called(launched: None, text: str) -> None:
         resolve(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a\nb", "'a\\nb'"),
+        ("\033[31mred", "'\\x1b[31mred'"),
+        ("a\udcffb", "'a\\udcffb'"),
+        ("x" * 5000, f"`{'x' * 100}...`"),
+        ("ünï", "`ünï`"),
+    ],
+)
+def test_whatever_is_given_the_error_is_one_short_line(
+    launched: None, text: str, shown: str
+) -> None:
+    with pytest.raises(UnresolvedApp) as raised:
+        resolve(text)
+    assert f"begins with {shown}. Give" in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
 @pytest.mark.parametrize("look", [resolve, resolve_identifier])
 def test_an_empty_text_is_no_beginning(launched: None, look: Callable[[str], str]) -> None:
     with pytest.raises(InvalidInput, match="is a variable not set"):

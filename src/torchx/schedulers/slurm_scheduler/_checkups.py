@@ -27,6 +27,7 @@ from torchx.schedulers._core.clocks import Limit, clock_finding
 
 from ._client import PROGRAMS
 from ._parse import parse_version
+from ._submit import UNCONFIGURED
 
 _NEEDED = ("sbatch", "squeue", "scancel", "srun")
 _HELPFUL = ("sacct", "sinfo", "scontrol")
@@ -44,6 +45,9 @@ def checkups(configured: Configured | None = None) -> list[Checkup]:
     first = Checkup("programs", lambda: found)
     if found.verdict.value not in ("ok", "warning"):
         return [first]
+    absent = _unconfigured()
+    if absent is not None:
+        return [Checkup("programs", lambda: absent)]
     folder = given.text("job_dir") or os.getcwd()
     return [
         first,
@@ -56,6 +60,19 @@ def checkups(configured: Configured | None = None) -> list[Checkup]:
         Checkup("folder", lambda: shared_folder_finding(folder, "job_dir")),
         Checkup("open files", lambda: open_files_finding(_PASSED_ON)),
     ]
+
+
+def _unconfigured() -> Finding | None:
+    """That the programs are there and no cluster is; ``None`` if they find one."""
+    try:
+        PROGRAMS.ask(["sbatch", "--version"], timeout_s=PROGRAM_S, pauses_s=())
+    except CommandFailed as err:
+        if re.search(UNCONFIGURED, err.stderr):
+            text = "not set up: Slurm's programs are here, and find no configuration of a cluster"
+            return neutral(text, f"{_LOGIN}, or set SLURM_CONF")
+    except BackendUnavailable:
+        pass  # other checks tell
+    return None
 
 
 def _told(argv: Sequence[str], read: Callable[[str], Finding], without: str) -> Finding:

@@ -30,7 +30,7 @@ LATE_JOB_S = 30.0
 """Seconds to look for a job that the controller may be about to accept."""
 
 _NOT_ARRIVED = "(?i)unable to contact|connection refused|standby"
-_UNCONFIGURED = "(?i)fetch_config|configuration source|unable to process configuration file"
+UNCONFIGURED = "(?i)fetch_config|configuration source|unable to process configuration file"
 """Slurm's words for a host on which its programs do not learn where the controller is."""
 _REFUSAL = (
     "(?i)invalid|unrecognized|unknown option|not permitted|denied|not allowed|not authorized|"
@@ -90,7 +90,7 @@ def _check_refusal(err: CommandFailed, token: str) -> None:
     """
     if err.exit_code < 0 or not err.stderr:
         return
-    if re.search(_UNCONFIGURED, err.stderr):
+    if re.search(UNCONFIGURED, err.stderr):
         msg = (
             "nothing was submitted: Slurm is not configured on this host; run this on a login"
             f" node of the cluster, or set SLURM_CONF (sbatch said: {err.stderr})"

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.unit.workspace.registry.fake_registry import FakeRegistry
 from torchx.schedulers.aws_batch_scheduler import create_scheduler
 from torchx.schedulers.checkups import Configured
 
@@ -92,6 +93,20 @@ def test_a_clock_that_is_wrong(aws, ahead_s, verdict, text, refused):
 def test_a_clock_that_nobody_tells(aws):
     aws.fault("drop", "sts", times=-1)
     assert findings()["clock"].verdict.value == "neutral"
+
+
+def test_answers_that_are_not_of_aws(aws, monkeypatch):
+    registry = FakeRegistry()  # anything that speaks HTTP, as a proxy does
+    stop = registry.serve()
+    try:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{registry.host}")
+        found = findings()
+    finally:
+        stop()
+    assert found["credentials"].verdict.value == "neutral"
+    assert "is not one of AWS" in found["credentials"].text
+    assert found["queues"].verdict.value == "broken"
+    assert found["clock"].verdict.value in ("ok", "neutral")
 
 
 def test_without_boto3_it_is_told_how_to_install_it(monkeypatch):
