@@ -35,7 +35,12 @@ def with_retries(
         except Exception as err:
             if not transient(err):
                 raise
-        import random  # 3 ms, for a case that is rare
-
-        time.sleep(pause_s * random.Random().uniform(0.8, 1.2))
+        pause(pause_s)
     return call()
+
+
+def pause(pause_s: float) -> None:
+    """Waits so long, or up to a fifth more or less: many do not come back at once."""
+    import random  # 3 ms, for a case that is rare
+
+    time.sleep(pause_s * random.Random().uniform(0.8, 1.2))

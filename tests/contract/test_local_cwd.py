@@ -36,7 +36,7 @@ class TestLocalCwd(NoBackend, SchedulerContract):
     no_backend = "local jobs are processes of this user on this machine"
     requires_resource = False
     trials = TRIALS
-    timeout_s = 30
+    timeout_s = 60
     # of a list: the jobs that have ended, and each one that runs
     # a job that is deleted while it runs is put into the list and then taken from it
     most_queries: ClassVar = {"describe": 1, "list": 2, "cancel": 2, "delete": 4, "log": 1}

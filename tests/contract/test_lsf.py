@@ -18,7 +18,7 @@ class TestLsf(SchedulerContract):
 
     requires_resource = False
     trials = TRIALS
-    timeout_s = 40
+    timeout_s = 60
 
     @pytest.fixture
     def scheduler_name(self):

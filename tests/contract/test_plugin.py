@@ -19,7 +19,7 @@ class PluginContract(NoBackend, SchedulerContract):
     """A scheduler in the memory of one process, so that no other one has to do with its jobs."""
 
     no_backend = "the plugin keeps its jobs in its own process"
-    timeout_s = 30
+    timeout_s = 60
 
     @pytest.fixture
     def scheduler_name(self):

@@ -19,7 +19,7 @@ AWAY = "spool: error: the spool daemon is away"
 class TestSpool(SchedulerContract):
     """A test class brings a scheduler, what breaks its backend, and what looks into it."""
 
-    timeout_s = 30
+    timeout_s = 60
     attempt_variable = "SPOOL_ATTEMPT"
     trials = TRIALS
 

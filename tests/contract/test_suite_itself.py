@@ -100,12 +100,13 @@ def run_suite(plugin_dir, monkeypatch):
         path.write_text(HEAD + text)
         command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-rA", *args]
         return subprocess.run(
-            command, capture_output=True, text=True, timeout=100, check=False
+            command, capture_output=True, text=True, timeout=280, check=False
         ).stdout
 
     return run
 
 
+@pytest.mark.timeout(300)
 def test_what_is_broken_is_found(run_suite):
     text, nodes = "", []
     for i, (body, test) in enumerate(BROKEN.values()):

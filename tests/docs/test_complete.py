@@ -342,7 +342,8 @@ def test_the_keys_of_json_are_those_in_the_tables() -> None:
 def test_the_keys_of_other_commands_are_in_their_rows() -> None:
     handle = torchx_json("run", "--json", "utils.echo")["handle"]  # type: ignore[index]  # an object
     table = {
-        code(row[0])[0]: set(code(row[1])) for row in rows(section("reference", "Other commands"))[:-1]
+        code(row[0])[0]: set(code(row[1]))
+        for row in rows(section("reference", "Other commands"))[:-1]
     }
     (listed,) = torchx_json("list", "--json")  # type: ignore[misc]  # a list
     assert listed.keys() == table["list"]

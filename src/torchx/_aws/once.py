@@ -1,10 +1,10 @@
 """Calls that must take effect once, on services without idempotency tokens."""
 
-import random
 import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from torchx._retry import pause
 from torchx.errors import BackendUnavailable
 
 from .errors import AnswerLost
@@ -45,7 +45,7 @@ def exactly_once(
                     return found
             if pause_s is None:
                 raise
-        time.sleep(pause_s * random.Random().uniform(0.8, 1.2))
+        pause(pause_s)
     raise AssertionError  # the last turn returns or raises
 
 

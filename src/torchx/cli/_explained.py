@@ -76,11 +76,7 @@ def hint_lines(look: Look, texts: "Iterable[str]") -> list[str]:
     """Returns lines with suggested actions. Commands stay on one line, so that they can be
     pasted.
     """
-    lines: list[str] = []
-    for text in texts:
-        line = f"  {look.sign('arrow')} {text}"
-        lines += [line] if text[:1].islower() else look.wrap(line, "    ")
-    return lines
+    return [line for text in texts for line in look.hint(text, "  ")]
 
 
 def backend_away(handle: str, err: BackendUnavailable) -> "Explanation":

@@ -126,6 +126,17 @@ class Look:
                 current = f"{current} {word}" if current.strip() else current + word
         return [*lines, current]
 
+    def hint(self, text: str, indent: str = "") -> list[str]:
+        """Lines with what to do. A command, which begins small, is in one piece, to be pasted."""
+        head = f"{indent}{self.sign('arrow')} "
+        prose, colon, command = text.rpartition(": ")
+        if text[:1].islower() or printed_width(head + text) <= self.width:
+            return [head + text]
+        deeper = " " * len(head)
+        if colon and command[:1].islower():
+            return [*self.wrap(f"{head}{prose}:", deeper), deeper + command]
+        return self.wrap(head + text, deeper)
+
 
 def printed_width(text: str) -> int:
     """Returns the columns of a text that may have colours.

@@ -239,13 +239,15 @@ def stdout() -> "TextIO":
     return sys.stdout
 
 
-def write(stream: "TextIO", text: str) -> None:
-    """Writes to the stream and flushes it.
+def write(stream: "TextIO | None", text: str) -> None:
+    """Writes to the stream and flushes it; does nothing if it was closed before the start.
 
     Raises:
         BrokenPipeError: if the reader has gone.
         UnwritableOutput: if the stream cannot be written, for example because the disk is full.
     """
+    if stream is None:
+        return
     try:
         stream.write(text)
         stream.flush()

@@ -3,7 +3,7 @@
 import time
 
 from torchx.cli._explained import app_name, commands, explained, overview, place_of
-from torchx.cli._look import Look, duration
+from torchx.cli._look import Look, duration, printed_width
 from torchx.cli._table import fitted
 from torchx.runner import Runner
 from torchx.schedulers.api import AppSnapshot, ReplicaSnapshot
@@ -21,7 +21,7 @@ def status_text(
     look = Look()
     seen = overview(runner, handle)
     replicas = [r for role in status.filtered(roles) for r in sorted(role.replicas, key=_index)]
-    lines = look.wrap(_head(look, handle, status, seen, len(replicas)), "  ")
+    lines = _head(look, handle, status, seen, len(replicas))
     found = explained(runner, handle, status.state)
     if found is not None:
         lines += look.wrap(f"  {look.bold(found.cause.value)}: {found.summary}", "  ")
@@ -35,8 +35,7 @@ def status_text(
     if status.ui_url:
         lines += ["", look.dim(status.ui_url)]
     if found is not None:
-        arrow = look.sign("arrow")
-        lines += [f"{arrow} {text}" for text in commands(handle, found)[:1]]
+        lines += [line for text in commands(handle, found)[:1] for line in look.hint(text)]
     return "\n".join(lines)
 
 
@@ -46,7 +45,7 @@ def _index(replica: ReplicaStatus) -> int:
 
 def _head(
     look: Look, handle: str, status: AppStatus, seen: AppSnapshot | None, replicas: int
-) -> str:
+) -> list[str]:
     scheduler = parse_app_handle(handle).scheduler_backend
     parts = [scheduler, f"{replicas} replica{'s' if replicas != 1 else ''}"]
     if status.num_restarts > 0:
@@ -56,7 +55,10 @@ def _head(
     if took:
         state += f" {'after' if is_terminal(status.state) else 'for'} {took}"
     details = look.dim(" · ".join(parts) if look.sign("bar") == "│" else ", ".join(parts))
-    return f"{look.mark(status.state)} {look.bold(app_name(handle))} {state} {details}"
+    head = f"{look.mark(status.state)} {look.bold(app_name(handle))} {state}"
+    if printed_width(f"{head} {details}") <= look.width:
+        return [f"{head} {details}"]
+    return [*look.wrap(head, "  "), *look.wrap(f"  {details}", "  ")]
 
 
 def app_took(seen: AppSnapshot | None) -> str:
@@ -87,7 +89,8 @@ def _table(look: Look, replicas: list[ReplicaStatus], seen: AppSnapshot | None) 
 
 def _row(look: Look, replica: ReplicaStatus, seen: AppSnapshot | None) -> list[str]:
     known = seen.find((replica.role, replica.id)) if seen is not None else None
-    host = "" if replica.hostname == NONE else replica.hostname
+    waits = replica.state in (AppState.PENDING, AppState.SUBMITTED)
+    host = "" if replica.hostname == NONE or waits else replica.hostname  # planned names are long
     cells = [f"{replica.role}/{replica.id}", look.state(replica.state)]
     if known is None:
         return [*cells, "", "", host, ""]

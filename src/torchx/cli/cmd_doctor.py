@@ -215,16 +215,10 @@ def _text(rows: list[Row], options: list[str]) -> str:
         lines += _hanging(look, head, text, width + 6)
         if finding.fix and finding.verdict is not Verdict.OK:
             indent = 4 if _is_narrow(look, width + 6) else width + 6
-            lines += _fix(look, finding.fix, indent)
+            lines += look.hint(finding.fix, " " * indent)
     if options:
         lines += ["", look.dim("# for .torchxconfig"), *options]
     return "\n".join(lines)
-
-
-def _fix(look: Look, fix: str, indent: int) -> list[str]:
-    """Returns lines with the fix. Commands, in lower case, stay on one line, to be pasted."""
-    head = f"{' ' * indent}{look.sign('arrow')} "
-    return [head + fix] if fix[:1].islower() else _hanging(look, head, fix, indent + 2)
 
 
 def _hanging(look: Look, head: str, text: str, indent: int) -> list[str]:

@@ -98,8 +98,11 @@ def torchx_in_shell(command: str) -> "subprocess.CompletedProcess[str]":
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", "<&- >&- 2>&-"])
 def test_closed_streams_of_the_launcher_do_not_matter(scheduler, closed):
     done = torchx_in_shell(f"torchx run utils.sh --num_replicas 2 -- echo hi {closed}")
-    assert done.returncode == 0, done.stderr
-    (row,) = scheduler.list()
+    assert "logs could not be followed" not in done.stderr
+    rows = scheduler.list()
+    journals = [path.read_text() for path in Path(os.environ["TORCHX_HOME"]).rglob("journal")]
+    assert done.returncode == 0, (done.stderr, rows, journals)
+    (row,) = rows
     assert row.state is AppState.SUCCEEDED
     assert list(scheduler.log_iter(row.app_id, "sh", 1)) == ["hi\n"]
 

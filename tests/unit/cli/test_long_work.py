@@ -205,3 +205,18 @@ def test_what_is_watched_is_drawn_anew_below_an_outage(scene: Scenes) -> None:
     outage = screen.raw[screen.raw.index("cannot be") : screen.raw.index("CANCELLED")]
     assert "answers again" in outage
     assert "F\033[J" not in outage[: outage.index("answers again")]
+
+
+def test_the_status_of_what_waits_says_why_and_which_command_tells_more(scene: Scenes) -> None:
+    with scene("pending") as run:
+        words = [word for word in run.argv if word != "--log"]
+        launched = Scene((*words,), run.env).off_terminal().text
+        assert "PENDING" in launched
+        status = Scene(("status",), run.env).on_terminal(60)
+        why = Scene(("why",), run.env).on_terminal(40)
+    assert status.lines[0].startswith("○ default:train-")
+    assert status.lines[1] == "  kubernetes · 2 replicas"
+    assert status.lines[2] == "  unschedulable: no node has enough nvidia.com/gpu free"
+    assert status.lines[4].split() == ["REPLICA", "STATE", "WHY"]  # not where it might run
+    assert status.lines[-1] == "→ Ask for less, or wait: kubectl describe nodes"
+    assert why.lines[-2:] == ["  → Ask for less, or wait:", "    kubectl describe nodes"]
