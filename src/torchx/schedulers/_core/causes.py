@@ -231,7 +231,7 @@ def _is_of_another(message: str, failed: ReplicaSnapshot) -> bool:
 
 _HARMLESS = (
     r"(?i)\b(warn(ing)?|info|debug|retry(ing)?|retried|ignor(ed|ing)|recover(ed|ing)"
-    r"|skipp(ed|ing)|handled|fall(ing)? back)\b"
+    r"|skip(ped|ping)|handled|fall(ing)? back)\b"
 )
 """In a line that tells of no failure, or of one that was survived."""
 
