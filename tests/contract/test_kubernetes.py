@@ -85,7 +85,13 @@ class KubernetesContract(SchedulerContract):
         @contextlib.contextmanager
         def missing():
             scheduler.close()  # a client that is there needs no package any more
-            hidden = [name for name in sys.modules if name.startswith("torchx.schedulers._kube.")]
+            # those alone that need the package: another copy of the errors would not be caught
+            hidden = [
+                name
+                for name, module in sys.modules.items()
+                if name.startswith("torchx.schedulers._kube.")
+                and ({"httpcore", "HttpTransport"} & {*vars(module)})
+            ]
             with monkeypatch.context() as patch:
                 for name in hidden:
                     patch.delitem(sys.modules, name)

@@ -180,6 +180,7 @@ def run_main(subcmds: dict[str, "SubCommand"], argv: list[str] | None = None) ->
     except SystemExit as err:
         if err.code not in (None, 0):
             _output.error_json("UsageError", *_usage_message(err))
+        _flush_help(err)
         raise
     except BrokenPipeError:
         _output.close_stdout()
@@ -257,6 +258,19 @@ def _answer(text: str) -> "NoReturn":
             msg = f"the output cannot be written: {err.strerror or err}"
             _output.fail(msg, kind="UnwritableOutput")
     raise SystemExit(0)
+
+
+def _flush_help(err: SystemExit) -> None:
+    """Flushes what argparse printed, which the interpreter would do too late to handle errors."""
+    from torchx.cli import _output
+
+    try:
+        _output.write(sys.stdout, "")
+    except BrokenPipeError:
+        _output.close_stdout()
+    except Exception as unwritable:  # noqa: BLE001 - `_exit` reports it
+        if err.code in (None, 0):
+            _exit(unwritable)
 
 
 def _any_foreign(subcmds: dict[str, "SubCommand"]) -> bool:

@@ -42,6 +42,7 @@ def unread(*argv: str) -> tuple[int, str]:
             stderr=subprocess.PIPE,
             timeout=60,
             check=False,
+            env={k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"},
         )
     finally:
         os.close(writer)
@@ -62,6 +63,8 @@ ALL = [
     ["doctor", "-s", "local_cwd"],
     ["plugins"],
     ["run", "--help"],
+    ["run", "utils.echo", "--help"],
+    ["log", "--help"],
     ["run", "--dryrun", "utils.echo"],
     ["run", "--dryrun", "-s", "local_cwd,slurm", "utils.echo"],
     ["completion", "bash"],

@@ -92,6 +92,7 @@ def test_a_list_tells_what_is_new_and_what_has_ended(
         torchx("delete", other)
         assert process.stdout.readline() == f"{other} DELETED\n"
         process.send_signal(signal.SIGINT)
+        process.wait()  # before its output has no reader any more
     assert process.returncode == 130
 
 
