@@ -78,6 +78,7 @@ class SageMakerContract(CloudWatchLines, SchedulerContract):
         assert "InstanceType: ml.m5.xlarge" in text(4, 6000)
 
 
+@pytest.mark.thorough
 class TestSageMakerOnAFake(SageMakerContract):
     """On a server that speaks AWS's protocol and runs commands as processes of this machine."""
 

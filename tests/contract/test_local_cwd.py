@@ -107,6 +107,7 @@ class TestLocalCwd(NoBackend, SchedulerContract):
         return row.state
 
 
+@pytest.mark.thorough
 class TestLocalCwdDetached(TestLocalCwd):
     """The same for jobs that do not end with their launcher."""
 

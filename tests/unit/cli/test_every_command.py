@@ -75,7 +75,9 @@ def broken_in_words(screen: Screen, columns: int) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("columns", WIDTHS)
+@pytest.mark.parametrize(
+    "columns", [WIDTHS[0], *(pytest.param(w, marks=pytest.mark.thorough) for w in WIDTHS[1:])]
+)
 @pytest.mark.parametrize("command", sorted(USES))
 def test_no_command_breaks_words(command: str, columns: int, failed: str) -> None:
     for argv in ([command, *USES[command].split()], [command, "--help"], [command, "--zz"]):

@@ -128,6 +128,7 @@ class Job:
             time.sleep(0.02)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("count", [1, 3])
 def test_a_stream_that_is_not_there_yet_is_waited_for(aws, count):
     job = Job(count)
@@ -159,6 +160,7 @@ def test_events_that_come_late_are_not_lost_and_none_is_given_twice(aws):
     assert job.lines == [(1, "late"), (0, "early")]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("count", [1, 100])
 def test_idle_logs_cost_one_call_a_second_at_most(aws, count):
     job = Job(count)
