@@ -18,7 +18,10 @@ import pytest
 from . import packages
 
 pytest.importorskip("hatchling", reason="hatchling, which builds the packages, is not installed")
-pytestmark = pytest.mark.xdist_group("packages")  # all in one worker: they are installed once
+pytestmark = [
+    pytest.mark.thorough,
+    pytest.mark.xdist_group("packages"),  # all in one worker: they are installed once
+]
 
 
 @dataclass

@@ -83,7 +83,9 @@ def check_words(name: str, text: str) -> None:
     assert re.search(".*".join([*words, *ends]), text, re.DOTALL), text
 
 
-@pytest.mark.parametrize("columns", WIDTHS)
+@pytest.mark.parametrize(
+    "columns", [WIDTHS[0], *(pytest.param(w, marks=pytest.mark.thorough) for w in WIDTHS[1:])]
+)
 @pytest.mark.parametrize("name", ALL)
 def test_long_work_is_a_line_that_moves_and_few_that_stay(
     name: str, columns: int, scene: Scenes

@@ -49,7 +49,28 @@ PREEMPTION = (
     " preemption: 0/4 nodes are available: 1 Preemption is not helpful for scheduling, 3 No"
     " preemption victims found for incoming pod."
 )
+RECORDED = "recorded from Kubernetes 1.34.9"
+NO_PREEMPTION = (
+    " no new claims to deallocate, preemption: 0/1 nodes are available: 1 Preemption is not helpful"
+    " for scheduling."
+)
 CASES = [
+    Case("image-pull", RECORDED, waits("InvalidImageName", 'Failed to apply default image tag "Bad Image:": couldn\'t'
+         ' parse image name "Bad Image:": invalid reference format: repository name (library/Bad Image) must be lowercase')),
+    Case("image-pull", RECORDED, waits("ErrImagePull", 'failed to pull and unpack image "docker.io/torchx-test/python:3.11":'
+         ' failed to resolve reference "docker.io/torchx-test/python:3.11": failed to do request: Head'
+         ' "https://registry-1.docker.io/v2/torchx-test/python/manifests/3.11": dial tcp: lookup registry-1.docker.io:'
+         " connect: no route to host")),
+    Case("image-pull", RECORDED, waits(
+        "ErrImageNeverPull", 'Container image "nosuch:1" is not present with pull policy of Never')),
+    Case("mount", RECORDED, unscheduled(
+        '0/1 nodes are available: persistentvolumeclaim "nosuch" not found. not found')),
+    Case("bad-option", RECORDED, waits("CreateContainerConfigError", 'secret "nosuch" not found')),
+    Case("unschedulable", RECORDED, unscheduled(
+        "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector." + NO_PREEMPTION)),
+    Case("unschedulable", RECORDED, unscheduled(
+        "0/1 nodes are available: 1 Insufficient nvidia.com/gpu." + NO_PREEMPTION)),
+    Case("launch-failed", RECORDED, ended(0, 128, "StartError")),
     Case("image-pull", IMAGES, waits("ImagePullBackOff", 'Back-off pulling image "ghcr.io/a/b:1"')),
     Case("image-pull", IMAGES, waits("ErrImagePull", "rpc error: code = DeadlineExceeded desc = failed to"
          ' pull and unpack image "docker.io/library/nope:1": context deadline exceeded')),
@@ -111,6 +132,11 @@ CASES = [
 
 GANG = VOLCANO + "scheduler/plugins/"
 EVENTS = [
+    Case("quota", RECORDED, 'FailedCreate: Error creating: pods "a-1-z9j25" is forbidden: exceeded quota: rq,'
+         " requested: pods=1, used: pods=1, limited: pods=1"),
+    Case("mount", RECORDED, 'FailedMount: MountVolume.SetUp failed for volume "va-svc" : configmap "va-svc" not found'),
+    Case("queue-limit", RECORDED + " with Kueue 0.13", "Pending: couldn't assign flavors to pod set main: insufficient"
+         " quota for cpu in flavor default-flavor, request > maximum capacity (8 > 4)"),
     Case("mount", K8S + "pkg/volume/util/operationexecutor/operation_generator.go", "FailedMount: MountVolume.SetUp failed"
          ' for volume "data" : rpc error: code = DeadlineExceeded desc = context deadline exceeded'),
     Case("quota", QUOTA, "FailedCreate: Error creating: pods \"x-0\" is forbidden: exceeded quota:"

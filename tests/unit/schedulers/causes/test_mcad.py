@@ -24,6 +24,7 @@ WRAPPER = (
     "https://github.com/project-codeflare/appwrapper/blob/b47a99ee/internal/controller/appwrapper/"
     "appwrapper_controller.go"
 )
+RECORDED = "recorded from the AppWrapper controller 1.2.1"
 
 CASES = [
     Case("priority", MCAD, ("Pending", "Queueing", "AwaitingHeadOfLine", "")),
@@ -38,9 +39,9 @@ CASES = [
     Case("unschedulable", MCAD, ("Pending", "PreemptCandidate", "PodsFailedScheduling", "Pods failed scheduling failed=1, running=0.")),
     Case("time-limit", MCAD, ("Failed", "PreemptCandidate", "DispatchDeadlineExceeded", "Dispatch deadline exceeded. allowed"
          " to run for 60 seconds")),
-    Case("starting", WRAPPER, ("Resuming", "ResourcesDeployed", "Resuming", "Suspend is false")),
+    Case("starting", RECORDED, ("Resuming", "ResourcesDeployed", "Resuming", "Suspend is false")),
     Case("retrying", WRAPPER, ("Resetting", "Unhealthy", "InsufficientPodsReady", "1 pods pending; 0 pods running; 0 pods succeeded")),
-    Case("app-error", WRAPPER, ("Failed", "Unhealthy", "FoundFailedPods", "")),
+    Case("app-error", RECORDED, ("Failed", "Unhealthy", "FoundFailedPods", "")),
     Case("app-error", WRAPPER, ("Failed", "Unhealthy", "FailedComponent", "Found 1 failed components")),
     Case("killed", WRAPPER, ("Failed", "Unhealthy", "MissingComponent", "Only found 0 deployed components, but was expecting 1")),
     Case("bad-option", WRAPPER, ("Failed", "Unhealthy", "CreateFailed", 'error creating components: admission webhook "x" denied it')),
