@@ -209,16 +209,19 @@ def _signal_again(unraisable: "sys.UnraisableHookArgs") -> None:
     if not isinstance(err, KeyboardInterrupt):
         sys.__unraisablehook__(unraisable)
         return
-    from threading import Thread, get_ident
+    from _thread import get_ident, start_new_thread
 
-    number = getattr(err, "sigval", _SIGINT)
-    Thread(target=_signal, args=(number, get_ident()), daemon=True).start()
+    left: list[bool] = []
+    start_new_thread(_signal, (getattr(err, "sigval", _SIGINT), get_ident(), left))
+    left.append(True)  # an exception in this hook would be lost as well
 
 
-def _signal(number: int, thread: int) -> None:
+def _signal(number: int, thread: int, left: list[bool]) -> None:
     from signal import pthread_kill
     from time import sleep
 
+    while not left:
+        sleep(_CALLBACK_S)
     sleep(_CALLBACK_S)
     pthread_kill(thread, number)  # a real signal, which ends waiting as well
 

@@ -210,15 +210,13 @@ def test_status_waits_for_a_job_that_runs_while_it_looks(
     gate = tmp_path / "gate"
     script = f"until test -e {gate}; do sleep 0.05; done; exit 3"
     handle = torchx("run", "--detach", "utils.sh", "--", "sh", "-c", script).out.strip()
-    waiting = subprocess.Popen(
-        [sys.executable, "-m", "torchx.cli.main", "status", "--wait", handle],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    while "RUNNING" not in torchx("status", handle).out:
-        pass
-    gate.touch()
-    out, _ = waiting.communicate(timeout=60)
+    command = [sys.executable, "-m", "torchx.cli.main", "status", "--wait", handle]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as waiting:
+        while "RUNNING" not in torchx("status", handle).out:
+            pass
+        gate.touch()
+        out, _ = waiting.communicate(timeout=60)
+    assert waiting.returncode == 0
     assert "State: FAILED" in out
     assert "Why: app-error: exited with code 3" in out
 

@@ -1,5 +1,6 @@
 """Log files that grow: whole lines, their tails, many replicas in one thread."""
 
+import gc
 import os
 import subprocess
 import sys
@@ -161,6 +162,7 @@ def test_a_thousand_replicas_are_followed_in_one_thread_with_no_file_open():
     signs = Signs()
     for k in range(1000):
         write(f"{k}\n", k=k)
+    gc.collect()  # what other tests left open
     before = os.listdir("/proc/self/fd"), threading.active_count()
     chunks = following(signs, *range(1000))
     got = [next(chunks) for _ in range(1000)]
