@@ -31,7 +31,15 @@ def while_read() -> Iterator[None]:
         return
     done = threading.Event()
     watcher = threading.Thread(target=_watch, args=(number, main.ident, done), daemon=True)
-    before = signal.signal(signal.SIGPIPE, _gone)
+
+    def gone(signum: int, _: object) -> None:
+        # a connection that the other side has closed raises this signal, too
+        if _has_no_reader(number, 0):
+            raise ReaderGone(signum)
+
+    from torchx.cli._errors import ReaderGone
+
+    before = signal.signal(signal.SIGPIPE, gone)
     try:
         watcher.start()
         yield
@@ -54,20 +62,20 @@ def _pipe() -> int | None:
 
 
 def _watch(number: int, main: int, done: "threading.Event") -> None:
-    import select
     import signal
 
-    poll = select.poll()
-    poll.register(number, 0)  # errors are always reported: the reader has gone
     while not done.is_set():
-        if poll.poll(_AGAIN_S * 1000):
+        if _has_no_reader(number, _AGAIN_S):
             if done.is_set():
                 return
             signal.pthread_kill(main, signal.SIGPIPE)
             done.wait(_AGAIN_S)
 
 
-def _gone(number: int, _: object) -> None:
-    from torchx.cli._errors import ReaderGone
+def _has_no_reader(number: int, timeout_s: float) -> bool:
+    """Returns True as soon as nobody can read the pipe any more, False after the time."""
+    import select
 
-    raise ReaderGone(number)
+    poll = select.poll()
+    poll.register(number, 0)  # errors are always reported: the reader has gone
+    return bool(poll.poll(timeout_s * 1000))

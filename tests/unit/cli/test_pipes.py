@@ -166,3 +166,26 @@ def test_a_stream_that_is_closed_from_the_start(argv: list[str], closed: str, en
     )
     assert (done.returncode, done.stderr) == (0, b"")
     assert bool(done.stdout) == (closed != ">&-")
+
+
+BROKEN = """
+import os, socket, time
+from torchx.cli._reader import while_read
+
+with while_read():
+    ours, theirs = socket.socketpair()
+    theirs.close()
+    for _ in range(20):
+        try:
+            ours.send(b"x")
+        except BrokenPipeError:
+            time.sleep(0.01)
+print("went on")
+"""
+
+
+def test_a_connection_that_breaks_is_no_reader_that_has_gone() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", BROKEN], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "went on\n", "")
