@@ -124,6 +124,26 @@ def top(module: str) -> str:
     return ".".join(module.split(".")[:2])
 
 
+PROGRAMS = {"torchx.__main__", "torchx.schedulers.local_scheduler._supervise.main"}
+"""Modules that are started and not imported."""
+
+
+def test_every_private_module_is_loaded_by_another_one() -> None:
+    """A merge can bring back a module that was split or moved, which nothing else would notice."""
+    targets = {i.target for i in MODULES.imports}
+    texts = {name: path.read_text(encoding="utf-8") for name, path in MODULES.files.items()}
+    unused = {
+        name
+        for name, path in MODULES.files.items()
+        if "._" in name
+        and path.name != "__init__.py"
+        and name not in targets
+        # some are imported by their names
+        and not any(name in text for other, text in texts.items() if other != name)
+    }
+    assert unused == PROGRAMS
+
+
 @pytest.mark.parametrize("room", [top, unit])
 def test_no_circle_between_packages(room: Callable[[str], str]) -> None:
     graph: dict[str, set[str]] = {}

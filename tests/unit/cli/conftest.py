@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.fake_aws.fixtures import aws, running_aws  # noqa: F401 - fixtures
 from torchx.cli import _output
 from torchx.cli.argparse_util import torchxconfig
 from torchx.cli.main import main

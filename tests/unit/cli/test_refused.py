@@ -172,20 +172,6 @@ def test_no_kubeconfig(refused: Refused, monkeypatch: pytest.MonkeyPatch) -> Non
 # -- AWS -----------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def running_aws() -> Iterator[FakeAws]:
-    with FakeAws() as aws:
-        yield aws
-
-
-@pytest.fixture
-def aws(running_aws: FakeAws, monkeypatch: pytest.MonkeyPatch) -> FakeAws:
-    running_aws.reset()
-    for name, value in running_aws.environment().items():
-        monkeypatch.setenv(name, value)
-    return running_aws
-
-
 @pytest.mark.parametrize(
     ("code", "words", "cause"),
     [

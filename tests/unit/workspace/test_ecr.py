@@ -4,7 +4,6 @@ import base64
 import json
 import socket
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,20 +22,6 @@ from .registry.fake_registry import FakeRegistry
 HOST = "123456789012.dkr.ecr.eu-west-1.amazonaws.com"
 TOKEN = "token-of-ecr"
 DONE: list[dict[str, Any]] = [{"aux": {"Tag": "t", "Digest": "sha256:" + "f" * 64, "Size": 1}}]
-
-
-@pytest.fixture(scope="module")
-def running_aws() -> Iterator[FakeAws]:
-    with FakeAws() as aws:
-        yield aws
-
-
-@pytest.fixture
-def aws(running_aws: FakeAws, monkeypatch: pytest.MonkeyPatch) -> FakeAws:
-    running_aws.reset()
-    for name, value in running_aws.environment().items():
-        monkeypatch.setenv(name, value)
-    return running_aws
 
 
 @pytest.fixture

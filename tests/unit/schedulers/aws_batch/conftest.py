@@ -1,3 +1,3 @@
 """The fake of AWS, to which boto3 is led."""
 
-from tests.unit.schedulers.aws.conftest import aws, running_aws  # noqa: F401 - fixtures
+from tests.fake_aws.fixtures import aws, running_aws  # noqa: F401 - fixtures
