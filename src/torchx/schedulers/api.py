@@ -166,12 +166,10 @@ class Scheduler(abc.ABC, Generic[T]):
         resolved: Any = resolve_cfg(self.run_opts(), cfg)
         if isinstance(self, WorkspaceMixin) and isinstance(resolved, Mapping):
             self.check_workspace_opts(resolved)
-        if self.features is not Scheduler.features:  # other packages may declare nothing
-            features = self._features_with(resolved)
-            shown = SCHEDULER_ALIASES.get(self.backend, self.backend)
-            check_app(app, features, shown)
+        features = self._check_features(app, resolved)
+        if features is not None:
             for text in fields_left_out(app, features):
-                logger.warning("`%s` leaves out %s", shown, text)
+                logger.warning("`%s` leaves out %s", self._shown_name, text)
         opts_type = opts_type_of(type(self), Scheduler)
         if opts_type is not None and isinstance(resolved, Mapping):
             resolved = opts_type.from_cfg(resolved)
@@ -205,8 +203,21 @@ class Scheduler(abc.ABC, Generic[T]):
         """Returns the features of an app with these options; by default the declared features."""
         return self.features
 
+    def _check_features(self, app: AppDef, cfg: T) -> SchedulerFeatures | None:
+        """Refuses what this scheduler cannot do; ``None`` if it declares no features."""
+        if self.features is Scheduler.features:  # as schedulers of other packages may
+            return None
+        features = self._features_with(cfg)
+        check_app(app, features, self._shown_name)
+        return features
+
+    @property
+    def _shown_name(self) -> str:
+        return SCHEDULER_ALIASES.get(self.backend, self.backend)
+
     def _pre_build_validate(self, app: AppDef, scheduler: str, cfg: T) -> None:
-        """Refuses invalid apps before workspaces are built."""
+        """Refuses invalid apps before workspaces are built, which may take minutes."""
+        self._check_features(app, cfg)
 
     # `cfg` is optional because clients of release 0.7 (NeMo-Run) call this without it
     def _validate(self, app: AppDef, scheduler: str, cfg: T | None = None) -> None:

@@ -21,7 +21,7 @@ from torchx.specs.api import AppDef, AppDryRunInfo, CfgVal, RetryPolicy
 from torchx.workspace.docker_workspace import DockerWorkspaceMixin
 
 from . import _compat
-from ._options import Opts
+from ._options import Opts, check_options
 from ._records import CANCEL_REASON, END_REASON
 from ._request import BatchJob, build_request, render_request
 from ._states import BatchSnapshot, build_row, build_snapshot
@@ -92,6 +92,11 @@ class AWSBatchScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
 
     def _run_opts(self) -> runopts:
         return Opts.as_runopts()
+
+    def _pre_build_validate(self, app: AppDef, scheduler: str, cfg: Any) -> None:
+        super()._pre_build_validate(app, scheduler, cfg)
+        if isinstance(cfg, Mapping):
+            check_options(Opts.from_cfg(cfg))
 
     def _submit_dryrun(self, app: AppDef, cfg: Opts) -> AppDryRunInfo[BatchJob]:
         import copy

@@ -83,6 +83,7 @@ class AWSSageMakerScheduler(PublishedMethods, DockerWorkspaceMixin, Scheduler[Op
         """Accepts a role without a resource: the option ``instance_type`` determines it."""
 
     def _pre_build_validate(self, app: AppDef, scheduler: str, cfg: Any) -> None:
+        super()._pre_build_validate(app, scheduler, cfg)
         if isinstance(cfg, Mapping):
             check_options(cfg)
 

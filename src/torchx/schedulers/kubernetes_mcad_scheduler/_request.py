@@ -126,7 +126,11 @@ def build_request(app: AppDef, unique: str, opts: Opts, facts: Facts) -> Kuberne
 
 def _check(app: AppDef, opts: Opts) -> None:
     v1beta2 = opts.appwrapper_version == "v1beta2"
-    _check_options(opts, v1beta2)
+    check_options(opts)
+    if opts.image_secret and opts.service_account:
+        logger.warning(
+            "with `image_secret` and `service_account`, the secrets of the account are left out"
+        )
     if not app.roles:
         raise InvalidInput(f"app `{app.name}` has no roles")
     if v1beta2 and len(app.roles) > _MOST_ROLES:
@@ -144,7 +148,13 @@ def _check(app: AppDef, opts: Opts) -> None:
             )
 
 
-def _check_options(opts: Opts, v1beta2: bool) -> None:
+def check_options(opts: Opts) -> None:
+    """Refuses values, and pairs of options, that the controller does not know.
+
+    Raises:
+        InvalidInput: with the option, its value and the allowed ones.
+    """
+    v1beta2 = opts.appwrapper_version == "v1beta2"
     if opts.appwrapper_version not in VERSIONS:
         given = opts.appwrapper_version
         msg = f"option `appwrapper_version` is one of {', '.join(VERSIONS)}, given: `{given}`"
@@ -156,10 +166,6 @@ def _check_options(opts: Opts, v1beta2: bool) -> None:
         raise InvalidInput(msg)
     if opts.grace_s is not None and opts.grace_s < 0:
         raise InvalidInput(f"option `grace_s` must not be negative, given: {opts.grace_s}")
-    if opts.image_secret and opts.service_account:
-        logger.warning(
-            "with `image_secret` and `service_account`, the secrets of the account are left out"
-        )
 
 
 # -- what is around the objects ------------------------------------------------------------------

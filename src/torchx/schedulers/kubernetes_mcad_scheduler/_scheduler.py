@@ -25,7 +25,7 @@ from torchx.workspace.docker_workspace import DockerWorkspaceMixin
 
 from ._names import get_unique_truncated_appid
 from ._options import Opts
-from ._request import Facts, KubernetesMCADJob, build_request, render_request
+from ._request import Facts, KubernetesMCADJob, build_request, check_options, render_request
 from ._states import READER, is_going, is_over, needs_nobody, why_not, wrapper_state
 
 if TYPE_CHECKING:
@@ -83,6 +83,11 @@ class KubernetesMCADScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
 
     def _validate(self, app: AppDef, scheduler: str, cfg: object = None) -> None:
         """Accepts a role without a resource: its pods have no limits."""
+
+    def _pre_build_validate(self, app: AppDef, scheduler: str, cfg: Any) -> None:
+        super()._pre_build_validate(app, scheduler, cfg)
+        if isinstance(cfg, Mapping):
+            check_options(Opts.from_cfg(cfg))
 
     def _features_with(self, cfg: Any) -> SchedulerFeatures:
         version = cfg.get("appwrapper_version") if isinstance(cfg, Mapping) else None

@@ -83,7 +83,7 @@ def build_request(app: AppDef, unique: str, opts: Opts, facts: Facts) -> Kuberne
         InvalidInput: for invalid options, and roles that cannot be pods.
         UnsupportedRequest: for features that this kind of objects does not have.
     """
-    _check_options(opts)
+    check_options(opts)
     if not app.roles:
         raise InvalidInput(f"app `{app.name}` has no roles")
     for role in app.roles:
@@ -110,7 +110,12 @@ _COUNTS = (
 )
 
 
-def _check_options(opts: Opts) -> None:
+def check_options(opts: Opts) -> None:
+    """Refuses values that no cluster accepts.
+
+    Raises:
+        InvalidInput: with the option, its value and the allowed ones.
+    """
     if opts.job_api is not None and opts.job_api not in BUILDERS:
         msg = f"option `job_api` is one of {', '.join(BUILDERS)}, given: `{opts.job_api}`"
         raise InvalidInput(msg)

@@ -29,7 +29,7 @@ from ._compat import unique_name
 from ._kinds import JOB_FEATURES, KINDS, ObjectKind, has_kueue, kind_for_queue
 from ._options import Opts
 from ._plan import Facts
-from ._request import KubernetesJob, build_request, render_request
+from ._request import KubernetesJob, build_request, check_options, render_request
 from ._states import is_over, needs_nobody
 
 if TYPE_CHECKING:
@@ -72,6 +72,11 @@ class KubernetesScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
 
     def _validate(self, app: AppDef, scheduler: str, cfg: object = None) -> None:
         """Accepts a role without a resource: its pods have no limits."""
+
+    def _pre_build_validate(self, app: AppDef, scheduler: str, cfg: Any) -> None:
+        super()._pre_build_validate(app, scheduler, cfg)
+        if isinstance(cfg, Mapping):
+            check_options(Opts.from_cfg(cfg))
 
     def _features_with(self, cfg: Any) -> SchedulerFeatures:
         api = cfg.get("job_api") if isinstance(cfg, Mapping) else None

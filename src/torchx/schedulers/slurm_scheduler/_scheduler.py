@@ -87,6 +87,7 @@ class SlurmScheduler(MultiWorkspaceMixin, SingleQuestions, Scheduler[SlurmOpts])
         """Accepts a role without a resource: the cluster has defaults."""
 
     def _pre_build_validate(self, app: AppDef, scheduler: str, cfg: Any) -> None:
+        super()._pre_build_validate(app, scheduler, cfg)
         if isinstance(cfg, Mapping):
             check_options(cfg)
         for role in app.roles:
