@@ -12,6 +12,7 @@ from ._core.checkups import (
     ok,
     warning,
 )
+from ._image_checkups import container_checkups
 
 __all__ = [
     "Checkup",
@@ -19,6 +20,7 @@ __all__ = [
     "Finding",
     "Verdict",
     "broken",
+    "container_checkups",
     "folder_finding",
     "missing_programs",
     "neutral",
