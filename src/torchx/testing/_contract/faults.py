@@ -22,6 +22,9 @@ from torchx.testing._contract.states import Watching, runner_of
 
 Breaks = Callable[[], AbstractContextManager[object]]
 
+NEVER_GIVEN = "7654321"
+"""An id of no job: one that ran may still be known from the backend's last answer."""
+
 AWKWARD_NAMES = ["a.b", "a-b", "A_B", "x" * 70 + "1", "x" * 70 + "2"]
 """Names that are alike once a backend has made them fit its rules."""
 
@@ -179,7 +182,7 @@ class FaultContract(ContractParts):
             with pytest.raises(TorchXError):
                 jobs.start(jobs.sh("true"))
             with pytest.raises(TorchXError):
-                scheduler.describe("1")
+                scheduler.describe(NEVER_GIVEN)
 
     # -- submissions that fail --------------------------------------------------------------
 
