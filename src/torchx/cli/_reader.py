@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import threading
+    pass
 
 _AGAIN_S = 1.0
 """Seconds until the signal is repeated, in case other code swallowed the exception."""
@@ -21,6 +21,7 @@ def while_read() -> Iterator[None]:
 
     Does nothing if stdout is not a pipe, or outside the main thread.
     """
+    import os
     import signal
     import threading
 
@@ -29,12 +30,12 @@ def while_read() -> Iterator[None]:
     if number is None or threading.current_thread() is not main or main.ident is None:
         yield
         return
-    done = threading.Event()
-    watcher = threading.Thread(target=_watch, args=(number, main.ident, done), daemon=True)
+    wake_r, wake_w = os.pipe()
+    watcher = threading.Thread(target=_watch, args=(number, wake_r, main.ident), daemon=True)
 
     def gone(signum: int, _: object) -> None:
         # a connection that the other side has closed raises this signal, too
-        if _has_no_reader(number, 0):
+        if _has_no_reader(number):
             raise ReaderGone(signum)
 
     from torchx.cli._errors import ReaderGone
@@ -44,7 +45,10 @@ def while_read() -> Iterator[None]:
         watcher.start()
         yield
     finally:
-        done.set()
+        signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # the watcher may still send one
+        os.close(wake_w)
+        watcher.join()  # a thread that wakes while the interpreter ends can crash it
+        os.close(wake_r)
         signal.signal(signal.SIGPIPE, before)
 
 
@@ -61,21 +65,25 @@ def _pipe() -> int | None:
     return number if is_pipe else None
 
 
-def _watch(number: int, main: int, done: "threading.Event") -> None:
+def _watch(number: int, wake: int, main: int) -> None:
+    """Signals the main thread while the pipe has no reader, until the other pipe is closed."""
+    import select
     import signal
 
-    while not done.is_set():
-        if _has_no_reader(number, _AGAIN_S):
-            if done.is_set():
-                return
-            signal.pthread_kill(main, signal.SIGPIPE)
-            done.wait(_AGAIN_S)
+    watched = select.poll()
+    watched.register(number, 0)  # errors are always reported: the reader has gone
+    watched.register(wake, 0)
+    woken = select.poll()
+    woken.register(wake, 0)
+    while wake not in dict(watched.poll()):
+        signal.pthread_kill(main, signal.SIGPIPE)
+        woken.poll(_AGAIN_S * 1000)
 
 
-def _has_no_reader(number: int, timeout_s: float) -> bool:
-    """Returns True as soon as nobody can read the pipe any more, False after the time."""
+def _has_no_reader(number: int) -> bool:
+    """Returns True if nobody can read the pipe any more."""
     import select
 
     poll = select.poll()
-    poll.register(number, 0)  # errors are always reported: the reader has gone
-    return bool(poll.poll(timeout_s * 1000))
+    poll.register(number, 0)
+    return bool(poll.poll(0))
