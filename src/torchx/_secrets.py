@@ -59,7 +59,7 @@ def looks_secret(name: str) -> bool:
     (True, False, True, False)
     """
     plain = name.upper().replace("-", "_").replace(".", "_").replace("TOKENIZER", "")
-    if any(part in plain for part in _ANYWHERE):
+    if _has_any(_ANYWHERE, plain):
         return True
     words = [word for part in plain.split("_") if (word := part.rstrip("0123456789"))]
     if not words or plain in ("PWD", "_PWD"):
@@ -141,6 +141,8 @@ _PARTS_OF_FORMS = (
     "PRIVATE",
 )
 """Every secret recognized by its form contains one of these."""
+_MIN_LENGTH_OF_FORMS = 15
+"""``xoxb-`` and ten characters; the others are longer."""
 
 
 def _replaced(text: str, replace: "Callable[[str], str]") -> str:
@@ -149,14 +151,31 @@ def _replaced(text: str, replace: "Callable[[str], str]") -> str:
         text = _PATTERNS.url.sub(lambda found: _masked_url(found, replace), text)
     if ("=" in text or ":" in text or "--" in text) and _may_name_secret(text):
         text = _PATTERNS.named.sub(lambda found: _masked_pair(found, replace), text)
-    if any(part in text for part in _PARTS_OF_FORMS):
+    if len(text) >= _MIN_LENGTH_OF_FORMS and _has_any(_PARTS_OF_FORMS, text):
         text = _PATTERNS.form.sub(lambda found: replace(found[0]), text)
     return text
 
 
 def _may_name_secret(text: str) -> bool:
-    upper = text.upper().replace("PATH", "")
-    return any(part in upper for part in _PARTS_OF_NAMES)
+    """Returns False if no name in the text can be one that looks secret."""
+    if not _has_any(_PARTS_OF_NAMES, text.upper().replace("PATH", "")):
+        return False
+    if len(text) > _SHORT or not text.isascii():
+        return True
+    words = text.translate(_BETWEEN_NAMES).split()
+    return any(_names_secret(word) for word in words)
+
+
+_SHORT = 500
+"""Up to so many characters, looking at each name takes less time than compiling the pattern."""
+_BETWEEN_NAMES = {ord(c): " " for c in map(chr, range(128)) if not (c.isalnum() or c in "_.-")}
+
+
+def _has_any(parts: "tuple[str, ...]", text: str) -> bool:
+    for part in parts:  # noqa: SIM110 - a generator takes twice as long, here for each text shown
+        if part in text:
+            return True
+    return False
 
 
 class _Patterns:
@@ -259,6 +278,8 @@ def mask_data(value: "Any", mask: "Callable[[str], str]" = mask_string) -> "Any"
     Args:
         mask: masks all other text.
     """
+    if isinstance(value, str):
+        return mask(value) if type(value) is str else value
     if isinstance(value, Mapping):
         masked = {key: _mask_entry(key, entry, mask) for key, entry in value.items()}
         name = value.get("name")
@@ -271,7 +292,7 @@ def mask_data(value: "Any", mask: "Callable[[str], str]" = mask_string) -> "Any"
             mask(text) if isinstance(entry, str) else mask_data(entry, mask)
             for entry, text in zip(value, texts, strict=True)
         ]
-    return mask(value) if type(value) is str else value
+    return value
 
 
 def mask_args(args: "list[str]") -> "list[str]":
@@ -359,6 +380,11 @@ def _known_secrets() -> "tuple[str, ...]":
 
 def _secrets_in(value: "Any") -> "Iterator[tuple[str, str]]":
     """Names and values of the secrets in plain data and dataclasses."""
+    if isinstance(value, str):
+        for secret in secrets_of(value):
+            if len(secret) >= _MIN_LENGTH_ANYWHERE:
+                yield "", secret
+        return
     fields = getattr(type(value), "__dataclass_fields__", None)
     if fields is not None:
         value = {name: getattr(value, name) for name in fields}
@@ -371,10 +397,6 @@ def _secrets_in(value: "Any") -> "Iterator[tuple[str, str]]":
                 yield arg.removesuffix(secret) or before, secret
         for entry in value:
             yield from _secrets_in(entry)
-    elif isinstance(value, str):
-        for secret in secrets_of(value):
-            if len(secret) >= _MIN_LENGTH_ANYWHERE:
-                yield "", secret
 
 
 def _secrets_in_mapping(value: "Mapping[Any, Any]") -> "Iterator[tuple[str, str]]":

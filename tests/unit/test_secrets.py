@@ -2,6 +2,8 @@
 
 import json
 import shlex
+import subprocess
+import sys
 from urllib.parse import quote
 
 import pytest
@@ -114,3 +116,45 @@ def test_no_password_of_a_url_is_shown(scheme, password, quoted, form):
 def test_any_text_can_be_masked_again(text):
     once = mask_string(text)
     assert mask_string(once) == once
+
+
+PIECES = [
+    *("TOKEN", "passenv", "pat", "Auth", "Authorization", "AccountKey", "sig", "PATH", "v1secret"),
+    *(
+        "--",
+        "-",
+        "=",
+        "+=",
+        ": ",
+        ",",
+        "'",
+        '"',
+        " ",
+        "\n",
+        "x",
+        "9",
+        "_",
+        ".",
+        "é",
+        "…",
+        "Bearer ",
+    ),
+]
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=12).map("".join))
+def test_the_look_at_names_before_the_pattern_overlooks_none(text):
+    longer = text + " " * 600  # too long for that look
+    assert mask_string(longer).rstrip() == mask_string(text).rstrip()
+
+
+def test_a_name_that_only_contains_a_part_needs_no_pattern():
+    script = """
+from torchx import _secrets
+text = "testenv.passenv+=#,OPENBLAS_*;tool.tox.passenv+=X"
+print(_secrets.mask_string(text) == text, "named" in vars(_secrets._PATTERNS))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["True", "False"]
