@@ -47,22 +47,21 @@ def _groups(path: "Iterable[str]") -> "frozenset[bytes] | None":
     found: set[bytes] = set()
     for folder in path:
         try:
-            entries = os.scandir(folder or ".")
+            names = os.listdir(folder or ".")
         except NotADirectoryError:
             return None  # a zip file: only importlib.metadata can look into it
         except OSError:
             continue
-        with entries:
-            for entry in entries:
-                if entry.name.endswith((".dist-info", ".egg-info")):
-                    found.update(_groups_in(os.path.join(entry.path, "entry_points.txt")))
+        for name in names:
+            if name.endswith((".dist-info", ".egg-info")):
+                found.update(_groups_in(os.path.join(folder, name, "entry_points.txt")))
     return frozenset(found)
 
 
 def _groups_in(file: str) -> "Iterable[bytes]":
     try:
-        with open(file, "rb") as f:
-            text = f.read()
+        with open(file, "rb", buffering=0) as f:
+            text = f.readall()
     except OSError:
         return ()
     if _PREFIX not in text:

@@ -1,6 +1,7 @@
 """The parsers: one for the command line, and one per command, filled on first use."""
 
 import argparse
+import functools
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -57,7 +58,9 @@ class Parser(argparse.ArgumentParser):
     """Adds suggestions to usage errors, and writes them as JSON if requested."""
 
     def __init__(self, **kwargs: "Any") -> None:  # argparse's own keywords
-        super().__init__(formatter_class=HelpFormatter, **kwargs)
+        # argparse makes a formatter for each argument that is added
+        formatter = functools.partial(HelpFormatter, width=help_width())
+        super().__init__(formatter_class=formatter, **kwargs)
 
     def error(self, message: str) -> "NoReturn":
         suggestion = self._suggestion(message)
