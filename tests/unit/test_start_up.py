@@ -78,11 +78,13 @@ def test_a_runner_comes_without_events_and_what_is_for_logs_and_failures() -> No
 
 def test_the_types_come_with_builders_and_linter_and_without_the_finder() -> None:
     loaded = loaded_by("torchx.specs")
-    wanted = ("api", "builders", "capabilities", "metadata_keys")
+    wanted = ("api", "builders", "metadata_keys")
     assert {f"torchx.specs.{name}" for name in wanted} <= loaded
     assert "torchx.specs.finder" not in loaded
     linter = run("import torchx.specs as specs\nprint(specs.file_linter.validate.__name__)")
     assert linter.split() == ["validate"]
+    key = run("import torchx.specs as specs\nprint(specs.capabilities.CapabilityKey.__name__)")
+    assert key.split() == ["CapabilityKey"]
 
 
 @pytest.mark.parametrize("module", PUBLIC)

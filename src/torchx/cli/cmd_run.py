@@ -17,7 +17,6 @@ from torchx.cli._run_args import (
 )
 from torchx.cli.argparse_util import ArgOnceAction, torchxconfig_run
 from torchx.cli.cmd_base import SubCommand
-from torchx.cli.cmd_builtins import CmdBuiltins
 from torchx.errors import (
     BackendUnavailable,
 )
@@ -35,6 +34,17 @@ if TYPE_CHECKING:
     from threading import Thread
 
     from torchx.cli._run_report import RunReport
+    from torchx.cli.cmd_builtins import CmdBuiltins
+else:
+
+    def __getattr__(name: str) -> Any:  # published here, and another command
+        if name == "CmdBuiltins":
+            from torchx.cli.cmd_builtins import CmdBuiltins
+
+            return CmdBuiltins
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)
+
 
 logger = get_logger(__name__)  # clients replace it
 
@@ -380,4 +390,6 @@ _READERS = (
     "torchx.cli._run_report",
     "torchx.cli._run_wait",
     "torchx.runner._watching",
+    "torchx.schedulers._core.reading",
+    "torchx.schedulers.local_scheduler._logs",
 )

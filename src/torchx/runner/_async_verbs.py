@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from torchx.runner._logs import LogVerbs
-from torchx.schedulers._core import logs
 from torchx.schedulers.api import Scheduler, Stream
 from torchx.specs.api import AppHandle, AppStatus, UnknownAppException
 
@@ -105,6 +104,7 @@ class AsyncVerbs(LogVerbs):
                     yield line
             return
         from torchx.runner._following import LogCursor
+        from torchx.schedulers._core import logs
 
         times = logs.to_ns(since), logs.to_ns(until)
         pattern = logs.compiled(regex) if regex is not None else None

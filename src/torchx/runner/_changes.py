@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from torchx.errors import BackendUnavailable
 from torchx.runner._explaining import ExplainingVerbs
-from torchx.schedulers.api import AppSnapshot, one_look
+from torchx.schedulers.api import one_look
 from torchx.specs.api import AppHandle, CfgVal, UnknownAppException
 
 if TYPE_CHECKING:
-    from torchx.schedulers.api import ListAppResponse
+    from torchx.schedulers.api import AppSnapshot, ListAppResponse
 
 _AWAY_S = 150.0
 
@@ -18,7 +18,7 @@ _AWAY_S = 150.0
 class WatchVerbs(ExplainingVerbs):
     """Iterators over changes of apps."""
 
-    def watch(self, app_handle: AppHandle, interval: float = 1.0) -> Iterator[AppSnapshot]:
+    def watch(self, app_handle: AppHandle, interval: float = 1.0) -> "Iterator[AppSnapshot]":
         """Yields snapshots of an app: one now, one after each change, and the last when it has
         ended.
 
@@ -34,13 +34,13 @@ class WatchVerbs(ExplainingVerbs):
             raise UnknownAppException(app_handle)
         return self._snapshots(app_handle, first, interval)
 
-    def _look_anew(self, app_handle: AppHandle) -> AppSnapshot | None:
+    def _look_anew(self, app_handle: AppHandle) -> "AppSnapshot | None":
         with one_look(fresh=True):
             return self.overview(app_handle)
 
     def _snapshots(
-        self, app_handle: AppHandle, first: AppSnapshot, interval: float
-    ) -> Iterator[AppSnapshot]:
+        self, app_handle: AppHandle, first: "AppSnapshot", interval: float
+    ) -> "Iterator[AppSnapshot]":
         from torchx._outages import Outage
         from torchx.runner._watching import Pauses
 
@@ -104,7 +104,7 @@ class WatchVerbs(ExplainingVerbs):
         raise NotImplementedError
 
 
-def visible(snapshot: AppSnapshot) -> tuple[object, ...]:
+def visible(snapshot: "AppSnapshot") -> tuple[object, ...]:
     """Returns the parts of a snapshot whose change is shown to people: states and messages."""
     replicas = tuple((r.key, r.state, r.attempt, r.exit_code, r.reason) for r in snapshot.replicas)
     return snapshot.state, snapshot.cancelled, snapshot.message, snapshot.restarts, replicas

@@ -7,11 +7,11 @@ from torchx._startup.dataclass import light_dataclass
 from torchx.errors import TorchXError
 from torchx.runner._calls import recorded_call
 from torchx.runner._session import Session
-from torchx.schedulers._core.many import Outcome, act_on
 from torchx.schedulers.api import Scheduler, one_look
 from torchx.specs.api import AppHandle, AppState
 
 if TYPE_CHECKING:
+    from torchx.schedulers._core.many import Outcome
     from torchx.schedulers.api import AppSnapshot
 
 
@@ -59,6 +59,8 @@ class EndingVerbs(Session):
             done.
         """
 
+        from torchx.schedulers._core.many import act_on
+
         def end(scheduler: "Scheduler[Any]", app_ids: Sequence[str]) -> "list[Outcome]":
             found = scheduler.look_many(app_ids)
             return act_on(app_ids, found, _runs, scheduler.end_many)
@@ -67,6 +69,7 @@ class EndingVerbs(Session):
 
     def delete_many(self, app_handles: Iterable[AppHandle]) -> "list[Ended]":
         """Removes these apps, running ones as well; otherwise like ``cancel_many``."""
+        from torchx.schedulers._core.many import act_on
 
         def remove(scheduler: "Scheduler[Any]", app_ids: Sequence[str]) -> "list[Outcome]":
             found = scheduler.look_many(app_ids)
@@ -131,11 +134,13 @@ def _runs(snapshot: "AppSnapshot") -> bool:
 
 
 def _outcomes(
-    act: Callable[["Scheduler[Any]", Sequence[str]], list[Outcome]],
+    act: "Callable[[Scheduler[Any], Sequence[str]], list[Outcome]]",
     scheduler: "Scheduler[Any]",
     app_ids: Sequence[str],
-) -> list[Outcome]:
+) -> "list[Outcome]":
     """Returns the outcomes for the apps of one scheduler, also if it cannot be reached."""
+    from torchx.schedulers._core.many import Outcome
+
     try:
         return act(scheduler, app_ids)
     except TorchXError as err:

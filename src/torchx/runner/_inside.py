@@ -7,20 +7,12 @@ from typing import TYPE_CHECKING, Any
 from torchx.errors import UnsupportedRequest
 from torchx.runner._calls import recorded_call
 from torchx.runner._session import Session
-from torchx.schedulers._core.executing import (
-    ExecRequest,
-    ReplicaNotRunning,
-    cannot_execute,
-    cannot_forward,
-    check_command,
-    running_replica,
-)
-from torchx.schedulers.api import ReplicaSnapshot, Scheduler, one_look
+from torchx.schedulers.api import Scheduler, one_look
 from torchx.specs.api import AppHandle, UnknownAppException
 
 if TYPE_CHECKING:
     from torchx.schedulers._core.ports import ForwardedPort
-    from torchx.schedulers.api import AppSnapshot, ReplicaKey
+    from torchx.schedulers.api import AppSnapshot, ReplicaKey, ReplicaSnapshot
 
 
 class InsideVerbs(Session):
@@ -53,6 +45,7 @@ class InsideVerbs(Session):
             UnsupportedRequest: if it cannot run commands in replicas.
             InvalidInput: if there is no such replica, or it does not run.
         """
+        from torchx.schedulers._core.executing import ExecRequest, cannot_execute, check_command
 
         request = ExecRequest(check_command(command), tty, stdin, stdout, stderr)
         scheduler, app_id, backend = self._find(app_handle)
@@ -102,6 +95,8 @@ class InsideVerbs(Session):
         self, app_handle: AppHandle, port: int, replica: "ReplicaKey | None"
     ) -> UnsupportedRequest:
         """The refusal, which names the replica's host if it runs, and who can."""
+        from torchx.schedulers._core.executing import ReplicaNotRunning, cannot_forward
+
         _, _, backend = self._find(app_handle)
         found: ReplicaSnapshot | None = None
         with contextlib.suppress(UnsupportedRequest, ReplicaNotRunning), one_look():
@@ -116,6 +111,8 @@ class InsideVerbs(Session):
     def _running(
         self, app_handle: AppHandle, replica: "ReplicaKey | None"
     ) -> "tuple[AppSnapshot, ReplicaSnapshot]":
+        from torchx.schedulers._core.executing import running_replica
+
         scheduler, app_id, backend = self._find(app_handle)
         snapshot = look(scheduler, app_id, backend)
         if snapshot is None:

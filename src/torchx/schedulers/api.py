@@ -5,29 +5,13 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from torchx._retry import with_retries
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import InvalidInput, TorchXError, UnsupportedRequest
 from torchx.schedulers import SCHEDULER_ALIASES
-from torchx.schedulers._core import logs, many
 from torchx.schedulers._core.checks import (
     check_app,
     ends_on_failure,
     fields_left_out,
-)
-from torchx.schedulers._core.executing import (
-    ExecRequest,
-    ReplicaNotRunning,
-    cannot_execute,
-    cannot_forward,
-)
-from torchx.schedulers._core.exits import from_shell, one_line_json
-from torchx.schedulers._core.log_query import LogChunk, LogKey, LogQuery
-from torchx.schedulers._core.logs import (
-    filter_regex,
-    merge_by_time,
-    split_lines,
-    split_lines_iterator,
 )
 from torchx.schedulers._core.looking import forget, one_look, seen
 from torchx.schedulers._core.responses import (
@@ -38,14 +22,6 @@ from torchx.schedulers._core.responses import (
     LogReport,
     SchedulerFeatures,
     Stream,
-)
-from torchx.schedulers._core.snapshot import (
-    AppSnapshot,
-    ReplicaKey,
-    ReplicaSnapshot,
-    describe_failure,
-    to_response,
-    to_row,
 )
 from torchx.schedulers._structured_opts import StructuredOpts, opts_type_of
 from torchx.schedulers._structured_opts import resolve_cfg as resolve_cfg
@@ -67,10 +43,26 @@ from torchx.workspace.api import WorkspaceMixin
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from torchx._retry import with_retries
     from torchx.schedulers._core.causes import Explanation, Rule
     from torchx.schedulers._core.checkups import Checkup, Configured
+    from torchx.schedulers._core.executing import ExecRequest, ReplicaNotRunning
+    from torchx.schedulers._core.exits import from_shell, one_line_json
+    from torchx.schedulers._core.log_query import LogChunk, LogKey, LogQuery
+    from torchx.schedulers._core.logs import (
+        filter_regex,
+        merge_by_time,
+        split_lines,
+        split_lines_iterator,
+    )
     from torchx.schedulers._core.ports import PortConnection
     from torchx.schedulers._core.reading import LogReader
+    from torchx.schedulers._core.snapshot import (
+        AppSnapshot,
+        ReplicaKey,
+        ReplicaSnapshot,
+        describe_failure,
+    )
 
 __all__ = [
     "DAYS_IN_2_WEEKS",
@@ -115,6 +107,40 @@ __all__ = [
     "split_lines_iterator",
     "with_retries",
 ]
+
+_LATE = {
+    "AppSnapshot": "torchx.schedulers._core.snapshot",
+    "ReplicaKey": "torchx.schedulers._core.snapshot",
+    "ReplicaSnapshot": "torchx.schedulers._core.snapshot",
+    "describe_failure": "torchx.schedulers._core.snapshot",
+    "from_shell": "torchx.schedulers._core.exits",
+    "one_line_json": "torchx.schedulers._core.exits",
+    "ExecRequest": "torchx.schedulers._core.executing",
+    "ReplicaNotRunning": "torchx.schedulers._core.executing",
+    "LogChunk": "torchx.schedulers._core.log_query",
+    "LogKey": "torchx.schedulers._core.log_query",
+    "LogQuery": "torchx.schedulers._core.log_query",
+    "filter_regex": "torchx.schedulers._core.logs",
+    "merge_by_time": "torchx.schedulers._core.logs",
+    "split_lines": "torchx.schedulers._core.logs",
+    "split_lines_iterator": "torchx.schedulers._core.logs",
+    "with_retries": "torchx._retry",
+}
+"""Names for authors of schedulers, and the modules that they come from when they are first used:
+what a launch does not need.
+"""
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name not in _LATE:
+            msg = f"module {__name__!r} has no attribute {name!r}"
+            raise AttributeError(msg)
+        from importlib import import_module
+
+        found = globals()[name] = getattr(import_module(_LATE[name]), name)
+        return found
+
 
 logger = get_logger(__name__)
 
@@ -232,7 +258,7 @@ class Scheduler(abc.ABC, Generic[T]):
 
     # -- looking ------------------------------------------------------------------------------
 
-    def look(self, app_id: str) -> AppSnapshot | None:
+    def look(self, app_id: str) -> "AppSnapshot | None":
         """Hook: queries the backend once about one app; ``None`` if it does not know the app.
 
         ``describe``, ``exists``, ``failed_replicas``, ``cancel``, ``delete`` and logs use it.
@@ -240,7 +266,7 @@ class Scheduler(abc.ABC, Generic[T]):
         msg = f"`{type(self).__qualname__}` must define `look`, or `describe` itself"
         raise NotImplementedError(msg)
 
-    def look_for_logs(self, app_id: str) -> AppSnapshot | None:
+    def look_for_logs(self, app_id: str) -> "AppSnapshot | None":
         """Hook: returns roles and replicas of an app whose logs are read; by default all of
         ``look``.
 
@@ -248,14 +274,14 @@ class Scheduler(abc.ABC, Generic[T]):
         """
         return self.snapshot(app_id)
 
-    def look_all(self, cfg: Mapping[str, CfgVal] | None = None) -> Iterable[AppSnapshot]:
+    def look_all(self, cfg: Mapping[str, CfgVal] | None = None) -> "Iterable[AppSnapshot]":
         """Hook: returns all apps of TorchX that the backend knows, latest first, with as few
         queries as possible. Only ids, names and states are needed.
         """
         msg = f"`{type(self).__qualname__}` must define `look_all`, or `list` itself"
         raise NotImplementedError(msg)
 
-    def snapshot(self, app_id: str) -> AppSnapshot | None:
+    def snapshot(self, app_id: str) -> "AppSnapshot | None":
         """Returns the snapshot of the current context (see ``one_look``), else a new one."""
         return seen(self, app_id, self.look)
 
@@ -265,6 +291,8 @@ class Scheduler(abc.ABC, Generic[T]):
             snapshot = self.snapshot(app_id)
             if snapshot is None:
                 return None
+            from torchx.schedulers._core.snapshot import to_response
+
             return to_response(_explained(self, snapshot))
 
     def describe_native(self, app_id: str) -> "AppDryRunInfo[Any] | None":
@@ -336,7 +364,7 @@ class Scheduler(abc.ABC, Generic[T]):
         """Returns True if calls share one snapshot, so that further queries cost nothing."""
         return _defines(self, "look")
 
-    def overview(self, app_id: str) -> AppSnapshot | None:
+    def overview(self, app_id: str) -> "AppSnapshot | None":
         """Returns a snapshot of an app; without ``look``, as far as ``describe`` provides it."""
         if _defines(self, "look"):
             return self.snapshot(app_id)
@@ -347,7 +375,7 @@ class Scheduler(abc.ABC, Generic[T]):
 
     # -- ending -------------------------------------------------------------------------------
 
-    def end(self, snapshot: AppSnapshot) -> None:
+    def end(self, snapshot: "AppSnapshot") -> None:
         """Hook: requests the end of a running app, because a user cancelled it.
 
         Does not wait for the end. Later queries find the app CANCELLED.
@@ -355,34 +383,38 @@ class Scheduler(abc.ABC, Generic[T]):
         msg = f"`{type(self).__qualname__}` must define `end`, or `_cancel_existing` itself"
         raise NotImplementedError(msg)
 
-    def end_rest(self, snapshot: AppSnapshot) -> None:
+    def end_rest(self, snapshot: "AppSnapshot") -> None:
         """Hook: ends the other replicas of an app after one has failed for good.
 
         Only called if ``features.ends_on_failure`` is False. The app ends FAILED.
         """
         self.end(snapshot)
 
-    def remove(self, snapshot: AppSnapshot) -> None:
+    def remove(self, snapshot: "AppSnapshot") -> None:
         """Hook: ends the app if it runs, and removes the backend's data about it."""
         if not snapshot.terminal:
             self.end(snapshot)
 
-    def look_many(self, app_ids: Sequence[str]) -> Mapping[str, AppSnapshot]:
+    def look_many(self, app_ids: Sequence[str]) -> "Mapping[str, AppSnapshot]":
         """Hook: returns those apps that the backend knows, with as few queries as possible."""
         looked = ((app_id, self.snapshot(app_id)) for app_id in app_ids)
         return {app_id: snapshot for app_id, snapshot in looked if snapshot is not None}
 
-    def end_many(self, snapshots: Sequence[AppSnapshot]) -> Mapping[str, TorchXError]:
+    def end_many(self, snapshots: "Sequence[AppSnapshot]") -> Mapping[str, TorchXError]:
         """Hook: like ``end``, for many apps with as few calls as possible.
 
         Returns:
             The errors by app id; a failure does not keep other apps from being ended.
         """
-        return many.each(self.end, snapshots)
+        from torchx.schedulers._core.many import each
 
-    def remove_many(self, snapshots: Sequence[AppSnapshot]) -> Mapping[str, TorchXError]:
+        return each(self.end, snapshots)
+
+    def remove_many(self, snapshots: "Sequence[AppSnapshot]") -> Mapping[str, TorchXError]:
         """Hook: like ``remove``, for many apps; returns errors like ``end_many``."""
-        return many.each(self.remove, snapshots)
+        from torchx.schedulers._core.many import each
+
+        return each(self.remove, snapshots)
 
     def cancel(self, app_id: str) -> None:
         """Requests the end of the app and does not wait for it. An unknown app is not an error."""
@@ -413,7 +445,7 @@ class Scheduler(abc.ABC, Generic[T]):
         if snapshot is not None:
             self.remove(snapshot)
 
-    def end_after_failure(self, app_id: str) -> ReplicaSnapshot | None:
+    def end_after_failure(self, app_id: str) -> "ReplicaSnapshot | None":
         """Ends the rest of an app after a replica has failed for good, if that is requested and the
         backend does not do it itself. ``Runner.wait`` calls it after each query.
 
@@ -444,7 +476,9 @@ class Scheduler(abc.ABC, Generic[T]):
 
     # -- inside a replica -------------------------------------------------------------------
 
-    def execute(self, snapshot: AppSnapshot, replica: ReplicaSnapshot, request: ExecRequest) -> int:
+    def execute(
+        self, snapshot: "AppSnapshot", replica: "ReplicaSnapshot", request: "ExecRequest"
+    ) -> int:
         """Hook: runs a command in a running replica, with its environment and directory.
 
         Only called if ``features.execute`` is True.
@@ -452,19 +486,23 @@ class Scheduler(abc.ABC, Generic[T]):
         Returns:
             Its exit code as a shell reports it: 128 plus the number of a signal that ended it.
         """
+        from torchx.schedulers._core.executing import cannot_execute
+
         raise cannot_execute(self.backend, replica)
 
     def open_port(
-        self, snapshot: AppSnapshot, replica: ReplicaSnapshot, port: int
+        self, snapshot: "AppSnapshot", replica: "ReplicaSnapshot", port: int
     ) -> "PortConnection":
         """Hook: opens a connection to a port of a running replica."""
+        from torchx.schedulers._core.executing import cannot_forward
+
         raise cannot_forward(self.backend, replica, port)
 
     # -- logs ---------------------------------------------------------------------------------
 
     def read_logs(
-        self, snapshot: AppSnapshot, replicas: Sequence[ReplicaKey], query: LogQuery
-    ) -> Iterator[LogChunk]:
+        self, snapshot: "AppSnapshot", replicas: "Sequence[ReplicaKey]", query: "LogQuery"
+    ) -> "Iterator[LogChunk]":
         """Hook: yields whole lines of all these replicas, by time as far as it is known.
 
         The lines of one replica are in order, attempt after attempt. Queries beyond the features of
@@ -499,16 +537,17 @@ class Scheduler(abc.ABC, Generic[T]):
         """
         if not _has(self, "read_logs"):
             raise self._unsupported("log_iter")
+        from torchx.schedulers._core.logs import lines_of
         from torchx.schedulers._core.reading import LinesWanted, log_blocks
 
         replicas = [(role_name, k)]
         wanted = LinesWanted(replicas, regex, since, until, should_tail, streams)
-        return logs.lines_of(log_blocks(self, app_id, wanted, _report_outage))
+        return lines_of(log_blocks(self, app_id, wanted, _report_outage))
 
     def log_blocks(
         self,
         app_id: str,
-        replicas: Sequence[ReplicaKey] | None = None,
+        replicas: "Sequence[ReplicaKey] | None" = None,
         *,
         regex: str | None = None,
         since: "datetime | None" = None,
@@ -537,7 +576,9 @@ class Scheduler(abc.ABC, Generic[T]):
         )
         return log_blocks(self, app_id, wanted, _report_outage)
 
-    def verify_logs(self, app_id: str, replicas: Sequence[ReplicaKey] | None = None) -> _LogReports:
+    def verify_logs(
+        self, app_id: str, replicas: "Sequence[ReplicaKey] | None" = None
+    ) -> _LogReports:
         """Checks that every line that the replicas wrote is in the logs.
 
         Raises:
@@ -551,6 +592,8 @@ class Scheduler(abc.ABC, Generic[T]):
     # last: below this line `list` is the method
     def list(self, cfg: Mapping[str, CfgVal] | None = None) -> _Apps:
         """Returns the apps that the scheduler knows, latest first. ``cfg`` may be ``None``."""
+        from torchx.schedulers._core.snapshot import to_row
+
         return [to_row(snapshot) for snapshot in self.look_all(cfg)]
 
 
@@ -561,7 +604,7 @@ def _report_outage(backend: str, words: str) -> None:
     log("the logs of `%s` are interrupted, trying again: %s", backend, words)
 
 
-def _explained(scheduler: Scheduler[Any], snapshot: AppSnapshot) -> AppSnapshot:
+def _explained(scheduler: Scheduler[Any], snapshot: "AppSnapshot") -> "AppSnapshot":
     """Returns the snapshot with the exceptions that the first failed replicas printed."""
     if snapshot.fatal is None or snapshot.cancelled:
         return snapshot
@@ -570,7 +613,7 @@ def _explained(scheduler: Scheduler[Any], snapshot: AppSnapshot) -> AppSnapshot:
     return with_causes(snapshot, _log_reader(scheduler, snapshot))
 
 
-def _log_reader(scheduler: Scheduler[Any], snapshot: AppSnapshot) -> "LogReader | None":
+def _log_reader(scheduler: Scheduler[Any], snapshot: "AppSnapshot") -> "LogReader | None":
     """Returns the reader for one app; ``None`` if the scheduler has no logs."""
     if not _has(scheduler, "read_logs") or not scheduler.features.logs:
         return None

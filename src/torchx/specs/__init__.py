@@ -55,7 +55,6 @@ from torchx.specs.api import (
     runopts,
 )
 from torchx.specs.builders import materialize_appdef
-from torchx.specs.capabilities import CapabilityKey
 from torchx.specs.metadata_keys import NA, TORCHX_CONTEXT_NAME, app_metadata
 
 __all__ = [
@@ -107,12 +106,15 @@ __all__ = [
 
 if TYPE_CHECKING:
     from torchx.specs import file_linter as file_linter
+    from torchx.specs.capabilities import CapabilityKey
 else:
 
-    def __getattr__(name: str) -> Any:  # published as loaded, and too slow for every start
-        if name == "file_linter":
-            from importlib import import_module
+    def __getattr__(name: str) -> Any:  # published as loaded, and needed by few
+        from importlib import import_module
 
-            return import_module("torchx.specs.file_linter")
+        if name in ("capabilities", "file_linter"):
+            return import_module(f"torchx.specs.{name}")
+        if name == "CapabilityKey":
+            return import_module("torchx.specs.capabilities").CapabilityKey
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)

@@ -1,10 +1,14 @@
 """Checks that all schedulers share, with the same error messages."""
 
+from typing import TYPE_CHECKING
+
 from torchx.errors import InvalidInput, UnsupportedRequest
 from torchx.specs.api import AppDef, BindMount, RetryPolicy, Role
 
-from .log_query import LogQuery
 from .responses import SchedulerFeatures, Stream
+
+if TYPE_CHECKING:
+    from .log_query import LogQuery
 
 MOST_REPLICAS = 1_000_000
 """Most replicas of a role. No backend starts more, and planning them would fill the memory."""
@@ -149,7 +153,7 @@ def ends_on_failure(value: object) -> bool:
     return value != "wait"
 
 
-def check_query(query: LogQuery, features: SchedulerFeatures, scheduler: str) -> None:
+def check_query(query: "LogQuery", features: SchedulerFeatures, scheduler: str) -> None:
     """Refuses a query that the scheduler's logs do not support.
 
     Raises:

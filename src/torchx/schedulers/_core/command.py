@@ -10,11 +10,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from types import FrameType
 
+from torchx._retry import PAUSES_S, passes, with_retries
 from torchx._startup.dataclass import light_dataclass
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import BackendUnavailable, CommandFailed, ProgramNotFound
-
-from .retry import PAUSES_S, passes, with_retries
 
 logger = get_logger(__name__)
 

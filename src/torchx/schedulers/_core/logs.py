@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from torchx._retry import passes
 from torchx._startup.dataclass import replace
 from torchx.errors import BackendUnavailable, InvalidInput
 
@@ -12,7 +13,6 @@ from .log_query import LogChunk as LogChunk
 from .log_query import LogKey as LogKey
 from .log_query import LogQuery as LogQuery
 from .responses import LogBlock
-from .retry import passes
 from .snapshot import ReplicaKey
 
 if TYPE_CHECKING:

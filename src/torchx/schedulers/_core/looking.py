@@ -2,12 +2,14 @@
 
 from collections.abc import Callable
 from contextvars import ContextVar, Token
+from typing import TYPE_CHECKING
 
-from .snapshot import AppSnapshot
+if TYPE_CHECKING:
+    from .snapshot import AppSnapshot
 
-_Seen = dict[tuple[int, str], AppSnapshot | None]
+    _Seen = dict[tuple[int, str], AppSnapshot | None]
 
-_seen: ContextVar[_Seen | None] = ContextVar("torchx_seen", default=None)
+_seen: "ContextVar[_Seen | None]" = ContextVar("torchx_seen", default=None)
 
 
 class one_look:
@@ -33,7 +35,7 @@ class one_look:
 
 def seen(
     scheduler: object, app_id: str, look: "Callable[[str], AppSnapshot | None]"
-) -> AppSnapshot | None:
+) -> "AppSnapshot | None":
     """Returns the snapshot of the current context; a new one outside of any."""
     known = _seen.get()
     if known is None:

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from torchx._docker import in_parallel, missing_image, pull
+from torchx._retry import with_retries
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import BackendUnavailable, DockerRefused, JobStartError, TorchXError
-from torchx.schedulers._core.retry import with_retries
 
 from ._client import Daemon
 from ._ending import marks, stop_all

@@ -1,5 +1,7 @@
 """Runs apps as processes of this machine: the scheduler ``local_cwd``."""
 
+from typing import TYPE_CHECKING, Any
+
 from torchx.schedulers.ids import make_unique
 
 from ._compat import PopenProtocol, SignalException, _LocalAppDef
@@ -9,7 +11,6 @@ from ._images import (
     LocalDirectoryImageProvider,
     ReplicaParam,
 )
-from ._iterator import LogIterator
 from ._options import LocalOpts, Opts
 from ._request import (
     COMBINED_LOG,
@@ -45,3 +46,15 @@ __all__ = [
     "create_scheduler",
     "make_unique",
 ]
+
+if TYPE_CHECKING:
+    from ._iterator import LogIterator
+else:
+
+    def __getattr__(name: str) -> Any:  # published, and for those who read log files themselves
+        if name == "LogIterator":
+            from ._iterator import LogIterator
+
+            return LogIterator
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)

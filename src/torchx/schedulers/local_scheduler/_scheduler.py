@@ -7,15 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import InvalidInput, UnknownApp
-from torchx.schedulers._core.snapshot import select_replicas
 from torchx.schedulers.api import (
-    AppSnapshot,
-    ExecRequest,
-    LogChunk,
-    LogQuery,
     LogReport,
-    ReplicaKey,
-    ReplicaSnapshot,
     Scheduler,
     SchedulerFeatures,
     ends_on_failure,
@@ -41,6 +34,14 @@ from ._request import (
 )
 
 if TYPE_CHECKING:
+    from torchx.schedulers.api import (
+        AppSnapshot,
+        ExecRequest,
+        LogChunk,
+        LogQuery,
+        ReplicaKey,
+        ReplicaSnapshot,
+    )
     from torchx.schedulers.causes import Rule
     from torchx.schedulers.checkups import Checkup, Configured
 
@@ -214,7 +215,7 @@ class LocalScheduler(RunsProcesses, Scheduler[Opts]):
 
     # -- looking ----------------------------------------------------------------------------
 
-    def look(self, app_id: str) -> AppSnapshot | None:
+    def look(self, app_id: str) -> "AppSnapshot | None":
         """Returns the snapshot of a job; ``None`` if there is no record of it."""
         from ._client import settled_view
         from ._states import snapshot
@@ -231,8 +232,10 @@ class LocalScheduler(RunsProcesses, Scheduler[Opts]):
                 known.close()
         return snapshot(record, view, store.errors(record, view))
 
-    def look_all(self, cfg: Mapping[str, CfgVal] | None = None) -> Iterator[AppSnapshot]:
+    def look_all(self, cfg: Mapping[str, CfgVal] | None = None) -> "Iterator[AppSnapshot]":
         """Yields this user's recorded jobs, latest first; most with only id, name and state."""
+        from torchx.schedulers._core.snapshot import AppSnapshot
+
         store = _store()
         running = [*_active(store)]
         running.sort(key=lambda item: -item[0].created_ns)
@@ -306,7 +309,7 @@ class LocalScheduler(RunsProcesses, Scheduler[Opts]):
 
     # -- ending -----------------------------------------------------------------------------
 
-    def end(self, snapshot: AppSnapshot) -> None:
+    def end(self, snapshot: "AppSnapshot") -> None:
         """Requests the end of the job from its supervisor, and waits for a moment.
 
         A query right after it then finds a job CANCELLED that ends at once.
@@ -319,7 +322,7 @@ class LocalScheduler(RunsProcesses, Scheduler[Opts]):
             request_cancel(store, record)
             wait_for_lock(store, record.app_id, END_NOTICE_S)
 
-    def remove(self, snapshot: AppSnapshot) -> None:
+    def remove(self, snapshot: "AppSnapshot") -> None:
         """Ends the job if it runs, waits for its end and removes its record and logs."""
         from . import _client
 
@@ -337,7 +340,9 @@ class LocalScheduler(RunsProcesses, Scheduler[Opts]):
 
     # -- inside a replica -------------------------------------------------------------------
 
-    def execute(self, snapshot: AppSnapshot, replica: ReplicaSnapshot, request: ExecRequest) -> int:
+    def execute(
+        self, snapshot: "AppSnapshot", replica: "ReplicaSnapshot", request: "ExecRequest"
+    ) -> int:
         """Runs a command with the environment and in the directory of the replica."""
         from ._execute import execute
 
@@ -362,8 +367,8 @@ class LocalScheduler(RunsProcesses, Scheduler[Opts]):
     # -- logs -------------------------------------------------------------------------------
 
     def read_logs(
-        self, snapshot: AppSnapshot, replicas: Sequence[ReplicaKey], query: LogQuery
-    ) -> Iterator[LogChunk]:
+        self, snapshot: "AppSnapshot", replicas: "Sequence[ReplicaKey]", query: "LogQuery"
+    ) -> "Iterator[LogChunk]":
         """Yields lines of these replicas by time, all attempts of each in order."""
         from ._client import Follower
         from ._logs import read
@@ -387,6 +392,8 @@ class LocalScheduler(RunsProcesses, Scheduler[Opts]):
         snapshot = self.snapshot(app_id)
         if snapshot is None:
             raise UnknownApp(f"`{self.backend}` does not know app `{app_id}`")
+        from torchx.schedulers._core.snapshot import select_replicas
+
         wanted = {*select_replicas(snapshot, replicas)}
         return [report for r in snapshot.replicas if r.key in wanted for report in verify(r)]
 

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Sequence
 
+from torchx._retry import with_retries
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import (
     BackendUnavailable,
@@ -17,7 +18,6 @@ from torchx.errors import (
 )
 from torchx.schedulers._core.command import BackendPrograms, Waiting
 from torchx.schedulers._core.interrupting import sigterm_raises
-from torchx.schedulers._core.retry import with_retries
 
 from . import _parse
 from ._request import LsfJob

@@ -8,6 +8,7 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 
+from torchx._retry import with_retries
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import (
     BackendUnavailable,
@@ -17,7 +18,6 @@ from torchx.errors import (
     UnexpectedReply,
 )
 from torchx.schedulers._core.command import BackendPrograms, Waiting
-from torchx.schedulers._core.retry import with_retries
 
 from . import _parse
 from ._states import NativeJob, SlurmSnapshot

@@ -2,8 +2,8 @@
 
 import pytest
 
+from torchx._retry import with_retries
 from torchx.errors import BackendUnavailable, CommandFailed, ProgramNotFound
-from torchx.schedulers._core.retry import with_retries
 
 
 def failing(*errors: Exception):  # a call that raises these, then gives 7

@@ -5,7 +5,7 @@ from datetime import datetime, timezone
 import pytest
 
 from tests.fake_aws.model import service_model
-from torchx.schedulers.api import to_response
+from torchx.schedulers._core.snapshot import to_response
 from torchx.schedulers.aws_sagemaker_scheduler import JOB_STATE, create_scheduler
 from torchx.schedulers.aws_sagemaker_scheduler._logs import name_streams
 from torchx.schedulers.aws_sagemaker_scheduler._states import job_state, parse_job, parse_row
