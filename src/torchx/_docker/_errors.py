@@ -70,11 +70,11 @@ def _system_message(err: object, depth: int = 0) -> str:
 
 def missing_image(image: str, reason: object) -> str:
     """Builds the message for an image that is not on this machine and cannot be pulled."""
-    told = f"the image `{image}` is not on this machine and cannot be pulled: {reason}"
+    text = f"the image `{image}` is not on this machine and cannot be pulled: {reason}"
     if image != torchx.IMAGE:
-        return f"{told}; check its name, and `docker login` where its registry needs it"
+        return f"{text}; check its name, and `docker login` where its registry needs it"
     return (
-        f"{told}; it is the default of components: give another one with `--image`, or for all with"
+        f"{text}; it is the default of components: give another one with `--image`, or for all with"
         f" TORCHX_IMAGE, or build it in a checkout of TorchX: pip wheel -w wheels '.[fsspec]' pip"
         f" && docker build -f docker/Dockerfile --target torchx -t {image} wheels"
     )

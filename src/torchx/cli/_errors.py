@@ -96,8 +96,8 @@ def explain(err: BaseException) -> Failure:
     place = place_in_user_code(err)
     hint = _hint(err)
     if place:
-        told = f"raised in {place}"
-        hint = told if hint in (None, _WHERE) else f"{told}; {hint}"
+        raised = f"raised in {place}"
+        hint = raised if hint in (None, _WHERE) else f"{raised}; {hint}"
     code = EXIT_USAGE if _is_usage(err) else EXIT_FAILED
     return Failure(kind, _message(err), hint, code, getattr(err, "explanation", None))
 

@@ -48,10 +48,10 @@ def _raise_first(exceptions: "queue.Queue[Exception]") -> None:
     errors = []
     while not exceptions.empty():
         errors.append(exceptions.get())
-    told = {str(err) for err in errors[:1]}
+    reported = {str(err) for err in errors[:1]}
     for err in errors[1:]:
-        if str(err) not in told:  # an invalid query fails for every replica in the same way
-            told.add(str(err))
+        if str(err) not in reported:  # an invalid query fails for every replica in the same way
+            reported.add(str(err))
             _output.log().error("%s", err)
     if errors:
         raise errors[0]

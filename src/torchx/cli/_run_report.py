@@ -235,8 +235,8 @@ def _none_known(_handle: str) -> list[Any]:
 def _ending(replica: Any) -> str:  # a FailedReplica, or a substitute
     reason = str(replica.reason or "")
     how = _exit_text(replica.exit_code)
-    told = how.rpartition(" ")[2]  # the number or the name of the signal
-    if not how or (reason and told in reason):
+    signal = how.rpartition(" ")[2]  # the number or the name of the signal
+    if not how or (reason and signal in reason):
         return reason or "failed"
     return f"{how}, {reason}" if reason else how
 

@@ -51,11 +51,11 @@ def log_thread(runner: Runner, handle: str, tee: bool) -> "Thread":
         )
     import threading
 
-    from torchx._outages import told_by_others
+    from torchx._outages import reported_elsewhere
     from torchx.cli.cmd_log import stream_logs
 
     def follow() -> None:
-        told_by_others.set(True)  # by the thread that waits for the end of the job
+        reported_elsewhere.set(True)  # by the thread that waits for the end of the job
         try:
             stream_logs(sys.stderr, runner, handle)
         except Exception as err:  # noqa: BLE001 - the job matters more than its log on the terminal

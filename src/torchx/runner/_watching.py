@@ -70,7 +70,7 @@ class Changes:
         self._now = ""
         """The state, and the reason why the app waits or is ending."""
         self._reported = ("", "")
-        """That, and the cause, as they were last told."""
+        """That, and the cause, as last reported."""
         self._cause = ""
         self._waited = False
 

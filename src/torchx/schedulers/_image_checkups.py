@@ -82,7 +82,7 @@ def _registry(text: str) -> Finding:
     except InvalidInput as err:
         return broken(str(err), "image_repo = example.com/team/img in .torchxconfig")
     host, login = repository.host, f"docker login {repository.host}"
-    told = f"`{host}` answers and asks for no log-in"
+    summary = f"`{host}` answers and needs no log-in"
     try:
         with _opened(repository, push=True) as registry:
             reply = registry.ask(log_in=False)
@@ -90,7 +90,7 @@ def _registry(text: str) -> Finding:
                 if find_credentials(host) is None:
                     return broken(f"there is no log-in to `{host}`", login)
                 reply = registry.ask(log_in=True)
-                told = f"`{host}` takes the log-in of Docker's configuration"
+                summary = f"`{host}` accepts the log-in of Docker's configuration"
             here_s = time.time()
     except BackendUnavailable as err:
         return broken(str(err), "Check `image_repo` and the network")
@@ -100,8 +100,8 @@ def _registry(text: str) -> Finding:
         return broken(str(err), login)
     clock = clock_finding(parse_http_date(reply.headers.get("Date", "")), here_s, f"`{host}`")
     if clock.verdict is Verdict.WARNING:
-        return warning(f"{told}; its clock: {clock.text}", clock.fix)
-    return ok(told)
+        return warning(f"{summary}; its clock: {clock.text}", clock.fix)
+    return ok(summary)
 
 
 # -- images --------------------------------------------------------------------------------------
@@ -117,20 +117,20 @@ def _image(image: str, origin: str, is_here: IsHere | None) -> Finding:
         with _opened(reference.repository, push=False) as registry:
             found = registry.find_manifest(reference.version)
     except BackendUnavailable as err:
-        return warning(f"whether `{image}` is there is not known: {err}", "Check the network")
+        return warning(f"cannot tell whether `{image}` exists: {err}", "Check the network")
     except NotInstalled:
         raise
     except TorchXError as err:  # many registries answer the same for private and missing images
-        return warning(f"`{image}` cannot be looked at: {err}", _advice(origin))
+        return warning(f"`{image}` cannot be checked: {err}", _advice(origin))
     if found is not None:
         return ok(f"`{image}` is in its registry")
     text = f"`{image}` is not in its registry"
     if not origin:
         return warning(f"the default image {text}", _advice(origin))
-    return broken(f"{text}, and {origin} names it", f"Name another one in {origin}, or push it")
+    return broken(f"{text}, and is named in {origin}", f"Name another one in {origin}, or push it")
 
 
 def _advice(origin: str) -> str:
     if origin:
         return f"Check its name in {origin}, and `docker login` where its registry needs it"
-    return "Give --image, or set TORCHX_IMAGE for all jobs"
+    return "Pass --image, or set TORCHX_IMAGE for all jobs"

@@ -598,9 +598,9 @@ class Scheduler(abc.ABC, Generic[T]):
 
 
 def _report_outage(backend: str, words: str) -> None:
-    from torchx._outages import told_by_others
+    from torchx._outages import reported_elsewhere
 
-    log = logger.debug if told_by_others.get() else logger.warning
+    log = logger.debug if reported_elsewhere.get() else logger.warning
     log("the logs of `%s` are interrupted, trying again: %s", backend, words)
 
 

@@ -2,8 +2,11 @@
 
 import os
 import sys
-from collections.abc import Callable
-from typing import TextIO
+
+TYPE_CHECKING = False  # see `torchx/_startup/__init__.py`
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TextIO
 
 _LEAST = 20
 _DEEPER = 6
@@ -121,7 +124,7 @@ def _wrapped(head: str, text: str, hang: int, width: int) -> list[str]:
     return [*lines, current]
 
 
-def words_of(text: str, width: int, measure: Callable[[str], int] = len) -> list[str]:
+def words_of(text: str, width: int, measure: "Callable[[str], int]" = len) -> list[str]:
     """The words of a text; what stands in backticks is one, if it is within the width.
 
     >>> words_of("try `torchx list -a`, or wait", 20)

@@ -102,10 +102,10 @@ class EntryPointLoader:
 
     def failure(self, kind: str, err: Exception) -> str:
         """Returns the message for a target, a plugin of that kind, that cannot be imported."""
-        told = f"the {kind} of {self.origin} cannot be loaded: {type(err).__name__}: {err}"
+        text = f"the {kind} of {self.origin} cannot be loaded: {type(err).__name__}: {err}"
         if isinstance(err, ImportError) and f"{err.name}.".startswith("torchx."):
-            told += "; it was made for another release of torchx: install one made for this"
-        return told
+            text += "; it was made for another release of torchx: install one made for this"
+        return text
 
     def __call__(self, *args: "Any", **kwargs: "Any") -> "Any":
         target = self.target()

@@ -64,7 +64,7 @@ def clock_finding(
         limit: the difference beyond which nothing works.
     """
     if there_s is None:
-        return neutral(f"{whose} does not tell its time")
+        return neutral(f"{whose} does not report its time")
     off_s = there_s - here_s
     if abs(off_s) <= LEEWAY_S:
         return ok(f"agrees with that of {whose} within {max(abs(off_s), 1):.0f} s")

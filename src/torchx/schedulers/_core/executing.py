@@ -107,8 +107,8 @@ def cannot_forward(
         others: names of the schedulers that can.
     """
     can = " and ".join(f"`{name}`" for name in others)
-    told = f"`{scheduler}` cannot forward ports{can and f', as {can} can'}"
-    return UnsupportedRequest(f"{told}; {_instead(replica, f'connect to port {port} of')}")
+    refusal = f"`{scheduler}` cannot forward ports{can and f', as {can} can'}"
+    return UnsupportedRequest(f"{refusal}; {_instead(replica, f'connect to port {port} of')}")
 
 
 def _instead(replica: ReplicaSnapshot | None, verb: str) -> str:

@@ -1,4 +1,4 @@
-"""Why an app could not be launched: told from the error, by the same kind of rules as causes."""
+"""Why an app could not be launched: found from the error by the same kind of rules as causes."""
 
 import re
 from collections.abc import Sequence

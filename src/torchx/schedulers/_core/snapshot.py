@@ -261,13 +261,13 @@ def describe_failure(replica: ReplicaSnapshot) -> str:
 
     The exception follows, if known: ``...: ValueError: no (train.py:41 in step)``.
     """
-    told = f"replica {replica.role}/{replica.replica} {replica.ending}"
+    failed = f"replica {replica.role}/{replica.replica} {replica.ending}"
     if not replica.error:
-        return told
+        return failed
     from .tracebacks import in_words
 
     raised = in_words(replica.error)
-    return f"{told}: {raised}" if raised else told
+    return f"{failed}: {raised}" if raised else failed
 
 
 def _structured_error(snapshot: AppSnapshot) -> str:
@@ -313,7 +313,7 @@ def _no_replica(snapshot: AppSnapshot, role: str, k: int) -> str:
         counts[replica.role] = counts.get(replica.role, 0) + 1
     if role not in counts:
         meant = did_you_mean(role, counts)
-        told = f"app `{snapshot.app_id}` has no role `{role}`, it has: {', '.join(counts)}"
-        return f"{told}.{meant}" if meant else told
+        text = f"app `{snapshot.app_id}` has no role `{role}`, it has: {', '.join(counts)}"
+        return f"{text}.{meant}" if meant else text
     last = max(r.replica for r in snapshot.replicas if r.role == role)
     return f"role `{role}` of app `{snapshot.app_id}` has replicas 0 to {last}, given: {k}"

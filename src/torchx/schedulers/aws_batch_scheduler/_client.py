@@ -50,7 +50,7 @@ def submit(batch: AwsService, job: BatchJob) -> str:
         except TorchXError:
             raise  # there is none, or AWS does not report it
         except BaseException:
-            _take_back(batch, job, None, submitted=False)
+            _undo_submission(batch, job, None, submitted=False)
             raise
         try:
             return _submit(batch, job)
@@ -58,7 +58,7 @@ def submit(batch: AwsService, job: BatchJob) -> str:
             logger.error("the job definition `%s` is kept", job.name)
             raise
         except BaseException as err:  # also for a signal: a submitted job must not run unnoticed
-            _take_back(batch, job, definition, submitted=not isinstance(err, TorchXError))
+            _undo_submission(batch, job, definition, submitted=not isinstance(err, TorchXError))
             raise
 
 
@@ -122,7 +122,7 @@ def _is_missing(err: AwsRefused) -> bool:
     return "does not exist" in words or "not found" in words
 
 
-def _take_back(
+def _undo_submission(
     batch: AwsService, job: BatchJob, definition: str | None, *, submitted: bool
 ) -> None:
     """Rolls back a failed submission: ends the job and deregisters the definition.
@@ -174,7 +174,7 @@ class JobTable:
         """Ids of each job: its own, and those of its nodes once they may exist."""
         self._watched: dict[str, float] = {}
         """When each live job was last queried."""
-        self._told: dict[str, tuple[float, dict[str, Record]]] = {}
+        self._recent: dict[str, tuple[float, dict[str, Record]]] = {}
         """Records of jobs that were included in other queries."""
 
     def look(self, arn: str, nodes: Iterable[int] | None = None) -> Looked | None:
@@ -187,28 +187,28 @@ class JobTable:
             return self._look(arn, None if nodes is None else [*nodes])
 
     def _look(self, arn: str, nodes: Sequence[int] | None) -> Looked | None:
-        told, calls = self._ask(arn, self._ids.get(arn, (arn,)) if nodes is None else (arn,))
-        job = told.get(arn)
+        records, calls = self._ask(arn, self._ids.get(arn, (arn,)) if nodes is None else (arn,))
+        job = records.get(arn)
         if job is None:
             self.forget(arn)
             return None
         wanted = _node_ids(arn, job, nodes)
-        missing = [node for node in wanted.values() if node not in told]
+        missing = [node for node in wanted.values() if node not in records]
         if missing and _may_have_nodes(job):
             more, further = describe(self._batch, missing)
-            told.update(more)
+            records.update(more)
             calls += further
         if nodes is None:
             self._note(arn, job, (arn, *wanted.values()))
-        found = {index: told[node] for index, node in wanted.items() if node in told}
+        found = {index: records[node] for index, node in wanted.items() if node in records}
         return Looked(job, found, calls)
 
     def _ask(self, arn: str, ids: Sequence[str]) -> tuple[dict[str, Record], int]:
         """Returns the records of these ids, maybe slightly outdated, and the number of calls."""
         now = time.monotonic()
-        moment, told = self._told.pop(arn, (0.0, {}))
-        if told and now - moment < _TOGETHER_S:
-            return told, 0
+        moment, records = self._recent.pop(arn, (0.0, {}))
+        if records and now - moment < _TOGETHER_S:
+            return records, 0
         others = {
             other: self._ids[other]
             for other, looked in self._watched.items()
@@ -216,7 +216,7 @@ class JobTable:
         }
         found, calls = describe(self._batch, [*ids, *(i for also in others.values() for i in also)])
         for other, also in others.items():
-            self._told[other] = now, {i: found[i] for i in also if i in found}
+            self._recent[other] = now, {i: found[i] for i in also if i in found}
         return found, calls
 
     def _note(self, arn: str, job: Record, ids: tuple[str, ...]) -> None:
@@ -234,7 +234,7 @@ class JobTable:
     def forget(self, arn: str) -> None:
         """Drops the records of a job that was changed."""
         self._watched.pop(arn, None)
-        self._told.pop(arn, None)
+        self._recent.pop(arn, None)
 
 
 def _node_ids(arn: str, job: Record, nodes: Sequence[int] | None) -> dict[int, str]:
@@ -291,15 +291,15 @@ class Explanations:
         queue = str(job.get("jobQueue") or "")
         try:
             answer = self._batch.call("describe_job_queues", jobQueues=[queue])
-            told: Mapping[str, Any] = next(iter(answer.get("jobQueues") or ()), {})
-            order = told.get("computeEnvironmentOrder") or ()
+            described: Mapping[str, Any] = next(iter(answer.get("jobQueues") or ()), {})
+            order = described.get("computeEnvironmentOrder") or ()
             names = [str(item["computeEnvironment"]) for item in order]
             environments: Sequence[Mapping[str, Any]] = ()
             if names:
                 environments = self._batch.call(
                     "describe_compute_environments", computeEnvironments=names
                 )["computeEnvironments"]
-            words = why_waiting(job, told, environments)
+            words = why_waiting(job, described, environments)
             if words or job.get("status") != "RUNNABLE":
                 return words
             return place_in_queue(job, self._batch.call("get_job_queue_snapshot", jobQueue=queue))
@@ -342,11 +342,11 @@ def _summaries(batch: AwsService, queue: str | None) -> Iterator[tuple[str, Reco
 def _ours(batch: AwsService, jobs: Sequence[tuple[str, str]]) -> list[tuple[str, Record]]:
     if not jobs:
         return []
-    told, _ = describe(batch, [arn for _, arn in jobs])
+    records, _ = describe(batch, [arn for _, arn in jobs])
     return [
-        (name, told[arn])
+        (name, records[arn])
         for name, arn in jobs
-        if arn in told and TAG_TORCHX_VER in (told[arn].get("tags") or {})
+        if arn in records and TAG_TORCHX_VER in (records[arn].get("tags") or {})
     ]
 
 

@@ -83,7 +83,7 @@ class _Exec:
             data={
                 "Tty": request.tty,
                 "Detach": False,
-                # known since version 1.42 of the API; an older one is told by `resize`
+                # known since version 1.42 of the API; for an older one there is `resize`
                 **({"ConsoleSize": [*terminal_size(request)]} if request.tty else {}),
             },
             stream=True,

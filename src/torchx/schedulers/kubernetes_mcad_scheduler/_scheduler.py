@@ -155,9 +155,9 @@ class KubernetesMCADScheduler(DockerWorkspaceMixin, Scheduler[Opts]):
         snapshot = build_snapshot(app, READER)
         waiting = [r for r in snapshot.replicas if r.state is AppState.PENDING]
         if waiting and not snapshot.cancelled and not any(r.reason for r in waiting):
-            told = explain(kube, app, is_over)
-            told = told or {key: why_not(wrapper) for key, wrapper in app.jobs.items()}
-            snapshot = build_snapshot(app, READER, told)
+            reasons = explain(kube, app, is_over)
+            reasons = reasons or {key: why_not(wrapper) for key, wrapper in app.jobs.items()}
+            snapshot = build_snapshot(app, READER, reasons)
         self._clusters.puzzled(app_id, bool(waiting) and not snapshot.message)
         if snapshot.terminal:
             self._clusters.stop_watching(app.id)

@@ -104,11 +104,11 @@ def why_not(wrapper: Object) -> str:
     """Returns the last reason in its conditions, such as for waiting; empty if none."""
     status = wrapper.get("status") or {}
     conditions: list[Mapping[str, Any]] = [*(status.get("conditions") or ())]
-    told = [c for c in conditions if _is_told(c, c is conditions[-1])]
-    return condition_words(told[-1]) if told else ""
+    problems = [c for c in conditions if _is_problem(c, c is conditions[-1])]
+    return condition_words(problems[-1]) if problems else ""
 
 
-def _is_told(item: Mapping[str, Any], last: bool) -> bool:
+def _is_problem(item: Mapping[str, Any], last: bool) -> bool:
     """Returns True if the condition reports a problem; some do by their reason alone."""
     kind = item.get("type")
     if kind == "Unhealthy":

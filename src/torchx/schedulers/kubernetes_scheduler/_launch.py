@@ -49,7 +49,7 @@ def submit(kube: KubeClient, job: KubernetesJob) -> None:
         try:
             _create_all(kube, job, mark, begun)
         except BaseException:
-            _take_back(kube, job, begun)
+            _undo_submission(kube, job, begun)
             raise
 
 
@@ -159,7 +159,7 @@ def _release(kube: KubeClient, job: KubernetesJob) -> None:
         kube.patch(KINDS[job.api].kind, job.namespace, body["metadata"]["name"], changes)
 
 
-def _take_back(kube: KubeClient, job: KubernetesJob, begun: Mapping[str, bool]) -> None:
+def _undo_submission(kube: KubeClient, job: KubernetesJob, begun: Mapping[str, bool]) -> None:
     for name, made in begun.items():
         try:
             (kube.delete if made else kube.withdraw)(KINDS[job.api].kind, job.namespace, name)

@@ -170,7 +170,7 @@ def _submit_all(jobs: Sequence[LsfJob]) -> list[str]:
             ids.append(_submit(job))
     except BaseException as err:  # also for a signal: jobs submitted so far must not run alone
         if ids or not isinstance(err, CommandFailed):
-            _take_back(job.app_id, RETRY_PAUSES_S if ids else ())
+            _undo_submission(job.app_id, RETRY_PAUSES_S if ids else ())
         if isinstance(err, CommandFailed):
             msg = f"LSF refused the job `{job.name}`: {err.stderr}{_hint(err.stderr)}"
             raise JobStartError(msg) from None
@@ -205,7 +205,7 @@ def _hint(words: str) -> str:
     return ""
 
 
-def _take_back(app_id: str, pauses_s: Sequence[float]) -> None:
+def _undo_submission(app_id: str, pauses_s: Sequence[float]) -> None:
     """Ends the submitted jobs of an app, by name: the last one may exist without our knowledge."""
     try:
         with_retries(lambda: _bkill(["-J", f"{app_id}.*", "0"]), pauses_s)

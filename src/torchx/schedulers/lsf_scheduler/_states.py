@@ -155,9 +155,9 @@ class AppView:
         """Returns True if all replicas have noted a final end."""
         keys = [(i, k) for i, role in enumerate(self.roles) for k in range(role.replicas)]
         notes = self.notes
-        told = notes.cancelled or notes.ending
+        stopped = notes.cancelled or notes.ending
         return bool(keys) and all(
-            notes.final(key, self.max_retries(key[0])) and (told or key not in notes.killed)
+            notes.final(key, self.max_retries(key[0])) and (stopped or key not in notes.killed)
             for key in keys
         )
 
@@ -226,12 +226,12 @@ def _outcome(view: AppView, key: Key, row: Row | None) -> Outcome:
     code = from_shell(raw)
     if raw == 0:
         return AppState.SUCCEEDED, 0, ""
-    told = notes.cancelled or notes.ending
+    stopped = notes.cancelled or notes.ending
     live = row is not None and not is_terminal(row.state)
     if key in notes.killed:
         if row is not None and row.by_limit:  # whatever was requested later
             return AppState.FAILED, code, row.reason
-        if told or (row is not None and row.by_owner):
+        if stopped or (row is not None and row.by_owner):
             return AppState.CANCELLED, code, ""
         # LSF reports the reason when the job has ended
         if live:
@@ -242,16 +242,16 @@ def _outcome(view: AppView, key: Key, row: Row | None) -> Outcome:
         return AppState.FAILED, code, reason
     if live:
         return AppState.PENDING, code, ""  # it will be retried
-    return (AppState.CANCELLED if told else AppState.FAILED), code, ""
+    return (AppState.CANCELLED if stopped else AppState.FAILED), code, ""
 
 
 def _outcome_by_row(view: AppView, key: Key, row: Row | None) -> Outcome:
     """Returns the outcome of a replica without a noted end, as LSF reports it."""
-    told = view.notes.cancelled or view.notes.ending
+    stopped = view.notes.cancelled or view.notes.ending
     if row is None:
-        return (AppState.CANCELLED if told else AppState.UNKNOWN), None, ""
+        return (AppState.CANCELLED if stopped else AppState.UNKNOWN), None, ""
     if row.stat == "EXIT":
-        if row.by_owner or (told and not row.by_limit):
+        if row.by_owner or (stopped and not row.by_limit):
             return AppState.CANCELLED, None, ""
         code = from_shell(row.exit_code) if row.exit_code is not None else None
         return AppState.FAILED, code, row.reason or _no_start(view, key)

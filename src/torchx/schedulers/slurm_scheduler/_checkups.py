@@ -148,11 +148,11 @@ def _account(wanted: str | None) -> Finding:
         names = [*dict.fromkeys(line.strip() for line in text.splitlines() if line.strip())]
         if not names:
             return neutral("this user has no account of Slurm, where none may be needed")
-        told = f"this user may use {', '.join(names)}"
+        found = f"this user may use {', '.join(names)}"
         if wanted is not None and wanted not in names:
             return broken(f"`{wanted}` is not an account of this user, who has: {', '.join(names)}",
                           f"account = {names[0]}")  # fmt: skip
-        return ok(told)
+        return ok(found)
 
     user = pwd.getpwuid(os.getuid()).pw_name
     argv = ["sacctmgr", "-nP", "show", "associations", f"user={user}", "format=account"]

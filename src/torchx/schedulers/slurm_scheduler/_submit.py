@@ -174,11 +174,11 @@ def undone_by_signals(token: str) -> Iterator[None]:
             yield
         except BaseException as err:
             if not isinstance(err, Exception):
-                _take_back(token)
+                _undo_submission(token)
             raise
 
 
-def _take_back(token: str) -> None:
+def _undo_submission(token: str) -> None:
     """Ends the job if it was submitted."""
     try:
         found = find_token(token, "interrupted", LOOKS_S)

@@ -40,7 +40,7 @@ def image(name: str, origin: str = "", is_here: bool | None = None) -> Finding:
 
 def test_a_registry_for_everybody(registry: FakeRegistry) -> None:
     found = looked_at(f"{registry.host}/team/out")
-    text = f"`{registry.host}` answers and asks for no log-in"
+    text = f"`{registry.host}` answers and needs no log-in"
     assert (found.verdict.value, found.text) == ("ok", text)
 
 
@@ -48,7 +48,7 @@ def test_a_log_in_that_is_good(guarded: FakeRegistry, docker_login: Login) -> No
     docker_login(guarded.host, "me", "secret")
     found = looked_at(f"{guarded.host}/team/out")
     assert found.verdict.value == "ok"
-    assert "takes the log-in" in found.text
+    assert "accepts the log-in" in found.text
 
 
 def test_a_log_in_that_is_wrong(guarded: FakeRegistry, docker_login: Login) -> None:
@@ -118,21 +118,21 @@ def test_an_image_that_is_configured_and_not_there(registry: FakeRegistry) -> No
     name = f"{registry.host}/team/base:2"
     found = image(name, "TORCHX_IMAGE")
     assert found.verdict.value == "broken"
-    assert found.text == f"`{name}` is not in its registry, and TORCHX_IMAGE names it"
+    assert found.text == f"`{name}` is not in its registry, and is named in TORCHX_IMAGE"
 
 
 def test_the_default_image_is_needed_only_where_no_other_is_given(registry: FakeRegistry) -> None:
     found = image(f"{registry.host}/team/base:2")
     assert (found.verdict.value, found.fix) == (
         "warning",
-        "Give --image, or set TORCHX_IMAGE for all jobs",
+        "Pass --image, or set TORCHX_IMAGE for all jobs",
     )
 
 
 def test_an_image_that_may_not_be_looked_at(guarded: FakeRegistry, docker_config: Path) -> None:
     found = image(f"{guarded.host}/team/base:1", "[component:dist.ddp]")
     assert found.verdict.value == "warning"
-    assert "cannot be looked at" in found.text
+    assert "cannot be checked" in found.text
     assert "[component:dist.ddp]" in found.fix
 
 

@@ -105,10 +105,10 @@ def disturbance(pod: Object) -> str:
 
 def explanation(events: Iterable[Object]) -> str:
     """Returns the latest event with a reason why an object does not start; empty for none."""
-    told = [e for e in events if _explains(e)]
-    if not told:
+    reasons = [e for e in events if _explains(e)]
+    if not reasons:
         return ""
-    latest = max(told, key=lambda event: (not _is_usual(event), _event_time(event)))
+    latest = max(reasons, key=lambda event: (not _is_usual(event), _event_time(event)))
     return f"{latest['reason']}: {' '.join(str(latest.get('message', '')).split())}"
 
 
