@@ -28,6 +28,8 @@ class cases:
     @staticmethod
     def camel_to_snake(name: str) -> str:
         """``numRetries`` → ``num_retries``."""
+        if name == name.lower():  # nearly all, and asked for with each option that is read
+            return name
         out = []
         for before, char in zip(" " + name, name, strict=False):
             if "A" <= char <= "Z" and ("a" <= before <= "z" or "0" <= before <= "9"):
