@@ -53,12 +53,22 @@ def _namespace_exists(namespace: str) -> bool:
     return True
 
 
+_not_found: "set[tuple[object, ...]]" = set()
+"""Packages, each with the path on which it was not found; each call of a runner asks for some."""
+
+
 def _can_be_found(package: str) -> bool:
     """Returns True if a package of that name exists; runs none of its code."""
     if package in sys.modules:
         return True
+    place = (package, *sys.path, *map(id, sys.meta_path))
+    if place in _not_found:
+        return False
     finders = [finder for finder in sys.meta_path if hasattr(finder, "find_spec")]
-    return any(finder.find_spec(package, None) is not None for finder in finders)
+    if any(finder.find_spec(package, None) is not None for finder in finders):
+        return True
+    _not_found.add(place)
+    return False
 
 
 def _advertised(group: str) -> bool:
