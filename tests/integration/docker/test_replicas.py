@@ -42,6 +42,9 @@ assert answer == f"hello {sys.argv[2]} from {host}", answer
 print(answer)
 """
 
+REGISTRY = f"localhost:{os.environ.get('TORCHX_TEST_REGISTRY_PORT', '5000')}"
+"""Read here: tests run without the variables of TorchX."""
+
 
 RUN = ("run", "-s", "local_docker", "--workspace=", "--wait")
 
@@ -156,13 +159,12 @@ def test_the_workspace_is_in_the_image_as_it_is_now(apps, tmp_path):
 
 @pytest.mark.registry
 def test_a_workspace_goes_through_the_registry_where_that_is_asked_for(apps, tmp_path):
-    host = f"localhost:{os.environ.get('TORCHX_TEST_REGISTRY_PORT', '5000')}"
-    base = f"{host}/{apps.image.partition(':')[0]}-{uuid.uuid4().hex[:8]}:1"
+    base = f"{REGISTRY}/{apps.image.partition(':')[0]}-{uuid.uuid4().hex[:8]}:1"
     if subprocess.run(["docker", "tag", apps.image, base], check=False).returncode:
         pytest.fail("the image of the tests cannot be tagged")
     pushed = subprocess.run(["docker", "push", "-q", base], capture_output=True, check=False)
     if pushed.returncode:
-        pytest.skip(f"no registry on {host}; start one: scripts/engines/docker registry")
+        pytest.skip(f"no registry on {REGISTRY}; start one: scripts/engines/docker registry")
     (tmp_path / "note").write_text("through the registry\n")
     cfg = f"image_repo={base.rpartition(':')[0]}/jobs,image_builder=registry"
     run = ["run", "-s", "local_docker", f"--workspace={tmp_path}", "--wait", "-cfg", cfg]
