@@ -20,6 +20,8 @@ HOLD_S = 0.1
 """Seconds for which a line of one replica waits for older ones of others."""
 _PATIENCE_S = 5.0
 """Seconds for which the first lines wait until all replicas are being read."""
+MOST_HELD_LINES = 100_000
+"""Above it lines wait for nothing: each takes some 200 bytes of memory besides its text."""
 
 
 class Follower(Protocol):
@@ -96,6 +98,8 @@ class Merge:
         self._latest = [-1] * len(keys)
         """Time of the latest line received from each replica."""
         self._silent = {*range(len(keys))}
+        self._held = 0
+        """Lines that arrived and were not yielded yet."""
         self._began = time.monotonic()
         self._since: float | None = None
         """When all replicas were being read, so that the first lines could be released."""
@@ -117,6 +121,7 @@ class Merge:
                 self.failure = self.failure or failure
             elif batch:
                 self._queues[order].put(batch, arrived)
+                self._held += len(batch)
                 self._latest[order] = max(self._latest[order], batch[-1][0])
 
     def holds(self) -> bool:
@@ -128,7 +133,8 @@ class Merge:
         now = time.monotonic()
         if self._since is None:
             # what a replica printed before may be older than all the rest
-            if self._silent and now - self._began < _PATIENCE_S:
+            few = self._held < MOST_HELD_LINES
+            if self._silent and few and now - self._began < _PATIENCE_S:
                 return
             self._since = now
         if now - self._since < HOLD_S:
@@ -141,17 +147,20 @@ class Merge:
         yield from self._given(NEVER, 0.0)
 
     def _given(self, passed_ns: int, before: float) -> Iterator[LogChunk]:
-        """Yields lines up to a time, and those that arrived before a moment."""
+        """Yields lines up to a time, those that arrived before a moment, and what are too many."""
         heap = [(q.head(), order) for order, q in enumerate(self._queues) if q.batches]
         heapq.heapify(heap)
         while heap:
             head_ns, order = heap[0]
             queue = self._queues[order]
-            waited = queue.batches[0][0] <= before
+            waited = queue.batches[0][0] <= before or self._held > MOST_HELD_LINES
             if head_ns > passed_ns and not waited:
                 return
             heapq.heappop(heap)
             limit_ns = limit_of(heap, order)
-            yield queue.take(limit_ns if waited else min(limit_ns, passed_ns))
+            lines = queue.lines
+            chunk = queue.take(limit_ns if waited else min(limit_ns, passed_ns))
+            self._held -= lines - queue.lines
+            yield chunk
             if queue.batches:
                 heapq.heappush(heap, (queue.head(), order))

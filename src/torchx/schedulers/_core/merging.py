@@ -20,6 +20,8 @@ class LineQueue:
         self.key = key
         self.batches: deque[tuple[float, Sequence[TimedLine]]] = deque()
         """When each batch arrived, and its lines."""
+        self.lines = 0
+        """Number of lines in it."""
         self._at = 0
         """Number of lines of the first batch that were returned."""
         self._latest = 0
@@ -28,6 +30,7 @@ class LineQueue:
         """Appends the next lines."""
         if lines:
             self.batches.append((arrived, lines))
+            self.lines += len(lines)
 
     def head(self) -> int:
         """Returns the time of the next line."""
@@ -46,6 +49,7 @@ class LineQueue:
                 latest = written_ns
             end += 1
         self._latest, self._at = latest, end
+        self.lines -= end - begin
         if end == len(lines):
             self.batches.popleft()
             self._at = 0

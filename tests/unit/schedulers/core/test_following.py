@@ -85,3 +85,23 @@ def test_whoever_stops_early_closes_all():
     chunks.close()
     assert all(replica.closed.is_set() for replica in replicas)
     never.set()
+
+
+def test_no_more_than_so_many_lines_wait_for_others(monkeypatch):
+    monkeypatch.setattr("torchx.schedulers._core.following.MOST_HELD_LINES", 100)
+    monkeypatch.setattr("torchx.schedulers._core.following._PATIENCE_S", 60)
+    late = threading.Event()
+    lines = list(range(1, 1001))
+
+    class Slow(Replica):
+        def batches(self):
+            late.wait(3)  # long past the first lines of the other
+            yield []
+            yield [(0, b"late\n")]
+
+    chunks = follow_merged([Replica("busy", *[[at] for at in lines]), Slow("slow")])
+    found = next(chunks)[2].decode().split()
+    assert found[0] == "1"
+    late.set()
+    rest = [word for chunk in chunks for word in chunk[2].decode().split()]
+    assert sorted([*found, *rest]) == sorted(["late", *map(str, lines)])
