@@ -119,4 +119,4 @@ def test_an_image_that_is_nowhere(find):
     # nothing listens on that port, so that it cannot be asked for
     found = find(images={"localhost:1/team/none:1": "TORCHX_IMAGE"})["image"]
     assert found.verdict.value == "warning"
-    assert "is not known" in found.text
+    assert "cannot tell whether" in found.text
