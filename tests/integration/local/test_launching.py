@@ -3,6 +3,7 @@
 import json
 import os
 import resource
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -356,8 +357,10 @@ def test_a_job_whose_record_is_damaged_can_be_removed(scheduler, content):
     path = records() / app_id / "job.json"
     if content is None:
         journal = (records() / app_id / "journal").read_text()
-        for pid in (json.loads(journal.split("\n")[0])[i] for i in (4, 6)):
-            os.kill(pid, 9)
+        pids = [json.loads(journal.split("\n")[0])[i] for i in (4, 6)]
+        for number in (signal.SIGSTOP, signal.SIGKILL):  # neither sees the other one die
+            for pid in pids:
+                os.kill(pid, number)
         path.unlink()
         wait_until(lambda: scheduler.describe(app_id) is not None)
     else:
