@@ -175,3 +175,11 @@ def test_logger_names_are_below_torchx():
     from torchx.runner import api
 
     assert api.logger.name.startswith("torchx")
+
+
+def test_names_that_are_loaded_late_are_listed():
+    import torchx.schedulers.api
+    import torchx.specs
+
+    for module in (torchx.schedulers.api, torchx.specs):
+        assert {*module.__all__} <= {*dir(module)}

@@ -141,6 +141,9 @@ if not TYPE_CHECKING:
         found = globals()[name] = getattr(import_module(_LATE[name]), name)
         return found
 
+    def __dir__() -> list[str]:  # for completion, and for Sphinx
+        return sorted({*globals(), *_LATE})
+
 
 logger = get_logger(__name__)
 

@@ -118,3 +118,6 @@ else:
             return import_module("torchx.specs.capabilities").CapabilityKey
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__, "capabilities", "file_linter"})
