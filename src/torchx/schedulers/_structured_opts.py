@@ -117,10 +117,9 @@ class StructuredOpts(Mapping[str, CfgVal]):
                         raise KeyError(key)
                     return typing.cast(StructuredOpts, group)[rest]  # declared so by the field
         else:
-            name = cases.camel_to_snake(key)
-            for item in layout:
-                if item.name == name and item.group is None:
-                    return self._value(item)
+            found = _by_name(type(self)).get(cases.camel_to_snake(key))
+            if found is not None:
+                return self._value(found)
         for item in layout:
             if item.key == key and item.group is None:
                 return self._value(item)
@@ -242,6 +241,17 @@ def _layout(cls: type[StructuredOpts]) -> tuple[_Field, ...]:
         # an undecorated class has the fields of its base
         if found and "__dataclass_fields__" in cls.__dict__:
             cls._torchx_layout = known  # type: ignore[attr-defined]  # a cache, not a field
+    return known
+
+
+def _by_name(cls: type[StructuredOpts]) -> dict[str, _Field]:
+    """Returns the fields of ``_layout`` that are no groups, by name; a request reads dozens."""
+    known: dict[str, _Field] | None = cls.__dict__.get("_torchx_by_name")
+    if known is None:
+        layout = _layout(cls)
+        known = {item.name: item for item in layout if item.group is None}
+        if cls.__dict__.get("_torchx_layout") is layout:
+            cls._torchx_by_name = known  # type: ignore[attr-defined]  # a cache, not a field
     return known
 
 

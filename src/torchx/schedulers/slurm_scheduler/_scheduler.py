@@ -80,7 +80,11 @@ class SlurmScheduler(MultiWorkspaceMixin, SingleQuestions, Scheduler[SlurmOpts])
         return self._made_builders
 
     def _features_with(self, cfg: Any) -> SchedulerFeatures:
-        """Adds mounts for containers; without them, `check_role` explains what mounts need."""
+        return self._with_mounts
+
+    @functools.cached_property
+    def _with_mounts(self) -> SchedulerFeatures:
+        """The features with mounts, for containers; `check_role` explains what mounts need."""
         return replace(self.features, mounts=True)
 
     def _validate(self, app: AppDef, scheduler: str, cfg: object = None) -> None:
