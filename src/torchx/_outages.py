@@ -9,7 +9,7 @@ from torchx.errors import BackendUnavailable, ProgramNotFound
 AWAY_S = 150.0
 """Seconds that a backend may be unreachable before waiting calls fail."""
 
-reported_elsewhere: "ContextVar[bool]" = ContextVar("torchx_outages_told", default=False)
+reported_elsewhere: "ContextVar[bool]" = ContextVar("torchx_reported_elsewhere", default=False)
 """Set while another thread waits for the same app and reports outages."""
 
 logger = get_logger("torchx.runner.api")

@@ -14,8 +14,8 @@ place of 87. It takes a tenth of the time to define one, in four ways:
 - ``dataclasses`` is imported without ``inspect``, of which it uses a function or two in rare cases,
   and which takes 3 ms.
 
-There are no ``slots``, ``order`` or ``init=False``. Nothing is checked at the definition, such as
-that no field without a default stands behind one with it; a test does, for all classes of ours.
+There are no ``slots``, ``order`` or ``init=False``. That no field without a default stands behind
+one with it is not checked at the definition; a test does, for all classes of ours.
 """
 
 import sys

@@ -6,10 +6,6 @@ Otherwise only the next write to the pipe would notice it, which may be hours la
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    pass
 
 _AGAIN_S = 1.0
 """Seconds until the signal is repeated, in case other code swallowed the exception."""
