@@ -34,7 +34,6 @@ FAILURE = "loaded to say what went wrong"
 TEXT = "loaded to print for people or to show the recorded request"
 COMPONENT = "docstrings and sources of components are read for help and for parsing only"
 WORKSPACE = "loaded when there is a workspace to build, copy or upload"
-PUBLISHED = "a name that clients find here, and nothing here uses"
 RUN = "loaded by jobs that run, which also work where only a part is installed"
 
 LISTED = [
@@ -92,8 +91,6 @@ LISTED = [
     Waits("torchx.schedulers.api", "torchx.schedulers._core.many", "of one app alone"),
     Waits("torchx.schedulers.api", "torchx.schedulers._core.executing", "for `exec` alone"),
     Waits("torchx.schedulers.local_*._scheduler", "torchx.schedulers._core.snapshot", CLIENT),
-    Waits("torchx.schedulers.local_scheduler", "torchx.schedulers.local_*._iterator", PUBLISHED),
-    Waits("torchx.cli.cmd_run", "torchx.cli.cmd_builtins", PUBLISHED),
     Waits("torchx.runner._ending", "torchx.schedulers._core.many", "of one app alone"),
     Waits("torchx.runner._inside", "torchx.schedulers._core.executing", "for `exec` alone"),
     Waits("torchx.schedulers.api", "torchx.schedulers._core.failures", FAILURE),

@@ -24,3 +24,37 @@ Type checkers recognize the variable by its name. It saves 1.7 ms where the scri
 make for
 ``torchx`` has loaded ``re`` before. Everywhere else ``typing`` is loaded anyway.
 """
+
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+
+def late_names(
+    module: str, names: "Mapping[str, str]"
+) -> "tuple[Callable[[str], object], Callable[[], list[str]]]":
+    """Returns ``__getattr__`` and ``__dir__`` of a module some of whose names are loaded late.
+
+    Args:
+        names: where each name comes from: ``module:attribute``, or a module.
+    """
+
+    def find(name: str) -> object:
+        if name not in names:
+            msg = f"module {module!r} has no attribute {name!r}"
+            raise AttributeError(msg)
+        from importlib import import_module
+
+        place, _, attribute = names[name].partition(":")
+        found: object = import_module(place)
+        if attribute:
+            found = getattr(found, attribute)
+        setattr(sys.modules[module], name, found)
+        return found
+
+    def names_of_all() -> "list[str]":
+        return sorted({*vars(sys.modules[module]), *names})
+
+    return find, names_of_all

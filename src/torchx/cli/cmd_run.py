@@ -4,7 +4,7 @@ import argparse
 import os
 from typing import TYPE_CHECKING, Any
 
-from torchx._startup import local_supervisor
+from torchx._startup import late_names, local_supervisor
 from torchx._startup.lazy_logger import get_logger
 from torchx.cli import _arguments, _output, _parser, _secrets
 from torchx.cli._component_line import component_errors, parse_component_apart
@@ -36,15 +36,10 @@ if TYPE_CHECKING:
     from torchx.cli._run_report import RunReport
     from torchx.cli.cmd_builtins import CmdBuiltins
 else:
-
-    def __getattr__(name: str) -> Any:  # published here, and another command
-        if name == "CmdBuiltins":
-            from torchx.cli.cmd_builtins import CmdBuiltins
-
-            return CmdBuiltins
-        msg = f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(msg)
-
+    # published here, and another command
+    __getattr__, __dir__ = late_names(
+        __name__, {"CmdBuiltins": "torchx.cli.cmd_builtins:CmdBuiltins"}
+    )
 
 logger = get_logger(__name__)  # clients replace it
 

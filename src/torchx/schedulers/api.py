@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from torchx._startup import late_names
 from torchx._startup.lazy_logger import get_logger
 from torchx.errors import InvalidInput, TorchXError, UnsupportedRequest
 from torchx.schedulers import SCHEDULER_ALIASES
@@ -109,41 +110,29 @@ __all__ = [
 ]
 
 _LATE = {
-    "AppSnapshot": "torchx.schedulers._core.snapshot",
-    "ReplicaKey": "torchx.schedulers._core.snapshot",
-    "ReplicaSnapshot": "torchx.schedulers._core.snapshot",
-    "describe_failure": "torchx.schedulers._core.snapshot",
-    "from_shell": "torchx.schedulers._core.exits",
-    "one_line_json": "torchx.schedulers._core.exits",
-    "ExecRequest": "torchx.schedulers._core.executing",
-    "ReplicaNotRunning": "torchx.schedulers._core.executing",
-    "LogChunk": "torchx.schedulers._core.log_query",
-    "LogKey": "torchx.schedulers._core.log_query",
-    "LogQuery": "torchx.schedulers._core.log_query",
-    "filter_regex": "torchx.schedulers._core.logs",
-    "merge_by_time": "torchx.schedulers._core.logs",
-    "split_lines": "torchx.schedulers._core.logs",
-    "split_lines_iterator": "torchx.schedulers._core.logs",
-    "with_retries": "torchx._retry",
+    "AppSnapshot": "torchx.schedulers._core.snapshot:AppSnapshot",
+    "ReplicaKey": "torchx.schedulers._core.snapshot:ReplicaKey",
+    "ReplicaSnapshot": "torchx.schedulers._core.snapshot:ReplicaSnapshot",
+    "describe_failure": "torchx.schedulers._core.snapshot:describe_failure",
+    "from_shell": "torchx.schedulers._core.exits:from_shell",
+    "one_line_json": "torchx.schedulers._core.exits:one_line_json",
+    "ExecRequest": "torchx.schedulers._core.executing:ExecRequest",
+    "ReplicaNotRunning": "torchx.schedulers._core.executing:ReplicaNotRunning",
+    "LogChunk": "torchx.schedulers._core.log_query:LogChunk",
+    "LogKey": "torchx.schedulers._core.log_query:LogKey",
+    "LogQuery": "torchx.schedulers._core.log_query:LogQuery",
+    "filter_regex": "torchx.schedulers._core.logs:filter_regex",
+    "merge_by_time": "torchx.schedulers._core.logs:merge_by_time",
+    "split_lines": "torchx.schedulers._core.logs:split_lines",
+    "split_lines_iterator": "torchx.schedulers._core.logs:split_lines_iterator",
+    "with_retries": "torchx._retry:with_retries",
 }
 """Names for authors of schedulers, and the modules that they come from when they are first used:
 what a launch does not need.
 """
 
 if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Any:
-        if name not in _LATE:
-            msg = f"module {__name__!r} has no attribute {name!r}"
-            raise AttributeError(msg)
-        from importlib import import_module
-
-        found = globals()[name] = getattr(import_module(_LATE[name]), name)
-        return found
-
-    def __dir__() -> list[str]:  # for completion, and for Sphinx
-        return sorted({*globals(), *_LATE})
-
+    __getattr__, __dir__ = late_names(__name__, _LATE)
 
 logger = get_logger(__name__)
 

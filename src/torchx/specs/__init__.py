@@ -5,8 +5,9 @@
 'echo'
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from torchx._startup import late_names
 from torchx.specs._constants import GiB as GiB
 from torchx.specs._mounts import parse_mounts
 from torchx.specs._named_resources import (
@@ -108,16 +109,12 @@ if TYPE_CHECKING:
     from torchx.specs import file_linter as file_linter
     from torchx.specs.capabilities import CapabilityKey
 else:
-
-    def __getattr__(name: str) -> Any:  # published as loaded, and needed by few
-        from importlib import import_module
-
-        if name in ("capabilities", "file_linter"):
-            return import_module(f"torchx.specs.{name}")
-        if name == "CapabilityKey":
-            return import_module("torchx.specs.capabilities").CapabilityKey
-        msg = f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(msg)
-
-    def __dir__() -> list[str]:
-        return sorted({*globals(), *__all__, "capabilities", "file_linter"})
+    # published as loaded, and needed by few
+    __getattr__, __dir__ = late_names(
+        __name__,
+        {
+            "CapabilityKey": "torchx.specs.capabilities:CapabilityKey",
+            "capabilities": "torchx.specs.capabilities",
+            "file_linter": "torchx.specs.file_linter",
+        },
+    )

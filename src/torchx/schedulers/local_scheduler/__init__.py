@@ -1,7 +1,8 @@
 """Runs apps as processes of this machine: the scheduler ``local_cwd``."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from torchx._startup import late_names
 from torchx.schedulers.ids import make_unique
 
 from ._compat import PopenProtocol, SignalException, _LocalAppDef
@@ -50,11 +51,7 @@ __all__ = [
 if TYPE_CHECKING:
     from ._iterator import LogIterator
 else:
-
-    def __getattr__(name: str) -> Any:  # published, and for those who read log files themselves
-        if name == "LogIterator":
-            from ._iterator import LogIterator
-
-            return LogIterator
-        msg = f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(msg)
+    # published, and for those who read log files themselves
+    __getattr__, __dir__ = late_names(
+        __name__, {"LogIterator": "torchx.schedulers.local_scheduler._iterator:LogIterator"}
+    )
