@@ -53,16 +53,20 @@ class StructuredOpts(Mapping[str, CfgVal]):
     @classmethod
     def as_runopts(cls) -> runopts:
         """Returns one option per field, in order; groups are expanded in place."""
-        opts = runopts()
-        for option in _options_of(cls):
-            opts.add(
-                option.key,
-                type_=option.type,
-                help=option.help,
-                default=option.default,
-                required=option.required,
-            )
-        return opts
+        known: runopts | None = cls.__dict__.get("_torchx_runopts")
+        if known is None:
+            known = runopts()
+            for option in _options_of(cls):
+                known.add(
+                    option.key,
+                    type_=option.type,
+                    help=option.help,
+                    default=option.default,
+                    required=option.required,
+                )
+            if "_torchx_layout" in cls.__dict__:  # all types of the fields were found
+                cls._torchx_runopts = known  # type: ignore[attr-defined]  # a cache, not a field
+        return known | runopts()  # a copy, as callers add options to it
 
     @classmethod
     def from_cfg(cls, cfg: Mapping[str, CfgVal]) -> "Self":
