@@ -220,6 +220,8 @@ def het_groups(replicas: "Sequence[SlurmReplicaRequest]") -> list[int]:
     allowed: a role without GPUs would take the nodes that have some, one with a range of replicas
     would leave too few for later ones, and the job would wait forever.
     """
+    if len(replicas) == 1:
+        return [0]
     order = sorted(range(len(replicas)), key=lambda i: _abundance(replicas[i]))
     groups = [0] * len(replicas)
     for group, i in enumerate(order):
@@ -239,7 +241,7 @@ def _abundance(replica: "SlurmReplicaRequest") -> tuple[bool, int, bool, int, in
 
 
 def _last_number(text: str | None) -> int:
-    digits = re.findall(r"\d+", text or "")
+    digits = re.findall(r"\d+", text) if text else ()
     return int(digits[-1]) if digits else 0
 
 
