@@ -110,6 +110,10 @@ class StructuredOpts(Mapping[str, CfgVal]):
     def __getitem__(self, key: str) -> CfgVal:
         if not isinstance(key, str):
             raise KeyError(key)
+        by_name = _by_name(type(self))
+        found = by_name.get(key)  # as most are asked for
+        if found is not None:
+            return self._value(found)
         head, dot, rest = key.partition(".")
         layout = _layout(type(self))
         if dot:
@@ -121,7 +125,7 @@ class StructuredOpts(Mapping[str, CfgVal]):
                         raise KeyError(key)
                     return typing.cast(StructuredOpts, group)[rest]  # declared so by the field
         else:
-            found = _by_name(type(self)).get(cases.camel_to_snake(key))
+            found = by_name.get(cases.camel_to_snake(key))
             if found is not None:
                 return self._value(found)
         for item in layout:
