@@ -104,6 +104,9 @@ class AppSnapshot:
 
         Among those that ended at the same time, those with a known error come first.
         """
+        failed = [r for r in self.replicas if r.state is AppState.FAILED]
+        if not failed:
+            return ()
         order = {role: i for i, role in enumerate(dict.fromkeys(r.role for r in self.replicas))}
 
         def rank(replica: ReplicaSnapshot) -> tuple[bool, float, bool, int, int]:
@@ -111,11 +114,13 @@ class AppSnapshot:
             ended = float("inf") if replica.ended_ns is None else replica.ended_ns
             return consequence, ended, not replica.error, order[replica.role], replica.replica
 
-        return tuple(sorted((r for r in self.replicas if r.state is AppState.FAILED), key=rank))
+        return tuple(sorted(failed, key=rank))
 
     @functools.cached_property
     def fatal(self) -> ReplicaSnapshot | None:
         """The first failure, if there are more than ``min_replicas`` allows."""
+        if not self.failures:
+            return None
         allowed = self._allowed_failures
         counts: dict[str, int] = {}
         for replica in self.failures:

@@ -62,8 +62,8 @@ def parse_journal(data: bytes) -> JobView:
 
     view = JobView()
     view.size = len(data)
-    whole = data[: data.rfind(b"\n") + 1]
-    for line in whole.split(b"\n"):
+    *whole, _cut = data.decode("utf-8", "replace").split("\n")
+    for line in whole:
         if not line:
             continue
         try:
