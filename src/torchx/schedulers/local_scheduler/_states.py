@@ -1,6 +1,6 @@
 """Parses the journal of a job: state, attempts and exit codes of every replica."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from torchx.schedulers.api import AppSnapshot, ReplicaSnapshot
 from torchx.specs.api import AppState
@@ -58,44 +58,86 @@ class JobView:
 
 def parse_journal(data: bytes) -> JobView:
     """Parses a journal; ignores a truncated last event, and events of newer versions."""
-    import json  # 1 ms, and `list` reads no journal of what has ended
-
     view = JobView()
     view.size = len(data)
-    *whole, _cut = data.decode("utf-8", "replace").split("\n")
-    for line in whole:
-        if not line:
+    *lines, _truncated = data.decode("utf-8", "replace").split("\n")
+    for event in _events([line for line in lines if line]):
+        kind, *fields = event if isinstance(event, list) and event else [None]
+        if not isinstance(kind, str) or kind not in _EVENTS:
             continue
-        try:
-            kind, *fields = json.loads(line)
-            _apply(view, kind, fields)
-        except (ValueError, TypeError, KeyError):
-            continue
+        apply, types = _EVENTS[kind]
+        if len(fields) == len(types) and all(map(isinstance, fields, types)):
+            apply(view, *fields)
     return view
 
 
-def _apply(view: JobView, kind: str, fields: "list[object]") -> None:
-    match kind, fields:
-        case "start", [int(t), int(role), int(k), int(attempt), int(pid), int()]:
-            replica = view.replicas[role, k] = ReplicaView()
-            replica.attempt, replica.pid, replica.started_ns = attempt, pid, t
-        case "exit", [int(t), int(role), int(k), int(attempt), int(code), int(stopped)]:
-            replica = view.replicas.setdefault((role, k), ReplicaView())
-            replica.attempt, replica.code, replica.ended_ns = attempt, code, t
-            replica.stopped = bool(stopped)
-        case "restart", [int(), str(policy), int(role), int(k), int(retry), int(pause_ms)]:
-            view.restarts += 1
-            _mark_restart(view, policy, role, k)
-            view.message = f"retry {retry} begins after {pause_ms / 1000:g} s" if pause_ms else ""
-        case "ending", [int(), str(state), str(message)]:
-            view.ending, view.message = state, message
-        case "state", [int(t), str(name), str(message)]:
-            if not view.terminal:
-                view.state, view.message = AppState[name], message
-                view.ended_ns = t if name in TERMINAL else 0
-        case "supervised", [int(), str(), str(boot), int(pid), int(t1), int(guard), int(t2)]:
-            view.boot_id = boot
-            view.supervisors = [(pid, t1), (guard, t2)]
+def _events(lines: "list[str]") -> Iterable[object]:
+    """Decodes lines of JSON together, or one by one if some are damaged."""
+    import json  # 1 ms, and `list` reads no journal of what has ended
+
+    try:
+        events: list[object] = json.loads(f"[{','.join(lines)}]")
+        if len(events) == len(lines):
+            return events
+    except ValueError:
+        pass
+    return filter(None, map(_decoded, lines))
+
+
+def _decoded(line: str) -> object:
+    import json
+
+    try:
+        return json.loads(line)
+    except ValueError:
+        return None
+
+
+def _start(view: JobView, t: int, role: int, k: int, attempt: int, pid: int, _ticks: int) -> None:
+    replica = view.replicas[role, k] = ReplicaView()
+    replica.attempt, replica.pid, replica.started_ns = attempt, pid, t
+
+
+def _exit(view: JobView, t: int, role: int, k: int, attempt: int, code: int, stopped: int) -> None:
+    replica = view.replicas.setdefault((role, k), ReplicaView())
+    replica.attempt, replica.code, replica.ended_ns = attempt, code, t
+    replica.stopped = bool(stopped)
+
+
+def _restart(
+    view: JobView, _t: int, policy: str, role: int, k: int, retry: int, pause_ms: int
+) -> None:
+    view.restarts += 1
+    _mark_restart(view, policy, role, k)
+    view.message = f"retry {retry} begins after {pause_ms / 1000:g} s" if pause_ms else ""
+
+
+def _ending(view: JobView, _t: int, state: str, message: str) -> None:
+    view.ending, view.message = state, message
+
+
+def _state(view: JobView, t: int, name: str, message: str) -> None:
+    if name in AppState.__members__ and not view.terminal:
+        view.state, view.message = AppState[name], message
+        view.ended_ns = t if name in TERMINAL else 0
+
+
+def _supervised(
+    view: JobView, _t: int, _host: str, boot: str, pid: int, ticks: int, guard: int, ticks_of: int
+) -> None:
+    view.boot_id = boot
+    view.supervisors = [(pid, ticks), (guard, ticks_of)]
+
+
+_EVENTS: "dict[str, tuple[Callable[..., None], tuple[type, ...]]]" = {
+    "supervised": (_supervised, (int, str, str, int, int, int, int)),
+    "start": (_start, (int, int, int, int, int, int)),
+    "exit": (_exit, (int, int, int, int, int, int)),
+    "restart": (_restart, (int, str, int, int, int, int)),
+    "ending": (_ending, (int, str, str)),
+    "state": (_state, (int, str, str)),
+}
+"""By kind: what an event does, and the types of its fields (see ``format``)."""
 
 
 def _mark_restart(view: JobView, policy: str, role: int, k: int) -> None:

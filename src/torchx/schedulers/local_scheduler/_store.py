@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 RESERVE_BYTES = 16_384
+_PART_BYTES = 1 << 16
 DELETED = "-"
 
 
@@ -164,8 +165,7 @@ class Store:
             return None
         folder = self.job_dir(app_id)
         try:
-            with open(os.path.join(folder, "job.json"), "rb") as f:
-                return JobRecord(app_id, folder, _parsed(f.read()))
+            return JobRecord(app_id, folder, _parsed(_content(f"{folder}/job.json")))
         except (FileNotFoundError, NotADirectoryError):
             lock = self.try_lock(app_id)
             if lock is None:
@@ -182,8 +182,7 @@ class Store:
     def view(self, record: JobRecord) -> JobView:
         """Returns the current state of a job from its journal."""
         try:
-            with open(os.path.join(record.path, "journal"), "rb") as f:
-                return parse_journal(f.read())
+            return parse_journal(_content(f"{record.path}/journal"))
         except FileNotFoundError:
             return JobView()
 
@@ -306,11 +305,25 @@ class Store:
             pass
 
 
+def _content(path: str) -> bytes:
+    """Returns the content of a small file. `open` takes three times as long, and `wait` reads two
+    files after each change.
+    """
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        data = b""
+        while part := os.read(fd, _PART_BYTES):
+            data += part
+        return data
+    finally:
+        os.close(fd)
+
+
 def _parsed(data: bytes) -> object:
     import json  # see `_create`
 
     try:
-        return json.loads(data)
+        return json.loads(data.decode())
     except ValueError:
         return None
 

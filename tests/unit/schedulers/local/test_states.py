@@ -134,8 +134,19 @@ def test_replicas_of_a_job_that_lost_its_supervisor_were_ended() -> None:
 
 
 def test_what_is_newer_than_this_version_is_passed_over() -> None:
-    found = look(["teleport", 4, {}], ["exit", 4], ["state", 5, "VANISHED", ""], [])
+    found = look(["teleport", 4, {}], ["exit", 4], ["state", 5, "VANISHED", ""], [], [["exit"]])
     assert found.state is AppState.RUNNING
+
+
+@pytest.mark.parametrize(
+    "damaged", ["{}", "7", "null", '["exit", 4,', '["state", 4, "FAI', "\0", "1], [2", "\udc80"]
+)
+def test_a_damaged_line_is_passed_over_and_all_others_count(damaged: str) -> None:
+    lines = [*map(json.dumps, STARTED), damaged, '["state", 9, "SUCCEEDED", "done"]']
+    data = "\n".join([*lines, '["state", 10, "FAILED", "'])
+    view = parse_journal(data.encode("utf-8", "surrogateescape"))
+    assert (view.state, view.message, view.ended_ns) == (AppState.SUCCEEDED, "done", 9)
+    assert len(view.replicas) == 3
 
 
 @pytest.mark.parametrize(
