@@ -17,7 +17,6 @@ _GROUPS = {
     "TRACKER": "tracker",
     "EVENT_HANDLER": "event_handlers",
 }
-_SWITCHES = (ENV_TORCHX_PLUGINS_SOURCE, ENV_TORCHX_NO_ENTRYPOINTS)
 
 discovery_lock = RLock()
 """Held while plugins are imported. One lock for all kinds: a module imported for one kind may look
@@ -31,7 +30,10 @@ def any_plugins(kind: str) -> bool:
     Args:
         kind: name of a ``PluginType``.
     """
-    if "torchx.plugins" in sys.modules or any(os.environ.get(name) for name in _SWITCHES):
+    given = os.environ.get  # `torchx.plugins` says what is wrong with a value
+    if given(ENV_TORCHX_PLUGINS_SOURCE) or given(ENV_TORCHX_NO_ENTRYPOINTS):
+        return True
+    if "torchx.plugins" in sys.modules:
         return True
     group = _GROUPS[kind]
     return _namespace_exists(f"torchx_plugins.{group}") or _advertised(f"torchx.{group}")

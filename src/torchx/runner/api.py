@@ -344,16 +344,16 @@ class Runner(AsyncVerbs, EndingVerbs, InsideVerbs, WatchVerbs, RecordVerbs):
                 try:
                     with one_look(fresh=True):
                         status = self.status(app_handle)
+                        if status is None or status.is_terminal():
+                            outage.over()
+                            return status
                         failure.look()
-                        if status is not None:
-                            changes.note(status)
+                        changes.note(status)
                 except BackendUnavailable as err:
                     outage.note(err)
                     time.sleep(wait_interval)
                     continue
                 outage.over()
-                if status is None or status.is_terminal():
-                    return status
                 pauses.pause(changes.report())
 
     def describe(self, app_handle: AppHandle) -> AppDef | None:
