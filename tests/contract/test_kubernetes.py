@@ -155,6 +155,10 @@ class KubernetesOnAFake(KubernetesContract):
         pytest.skip("the fake node mounts nothing")
 
     @pytest.fixture
+    def opts(self):
+        return {"grace_s": 3}  # of 30 by default, which a test of it would take
+
+    @pytest.fixture
     def kubeconfig(self, cluster, tmp_path, monkeypatch):
         cluster.reset()
         path = cluster.kubeconfig(tmp_path / "kubeconfig")

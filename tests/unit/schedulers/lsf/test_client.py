@@ -66,7 +66,7 @@ def test_many_apps_that_are_watched_cost_one_question_in_two_seconds(
     before = len(calls(lsf_programs, "bjobs"))
     began = time.monotonic()
     watchers = [
-        threading.Thread(target=runner.wait, args=[f"lsf://test/{app_id}"], daemon=True)
+        threading.Thread(target=runner.wait, args=[f"lsf://test/{app_id}", 1], daemon=True)
         for app_id in app_ids
     ]
     for watcher in watchers:
