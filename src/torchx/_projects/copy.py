@@ -2,6 +2,7 @@
 
 import os
 import posixpath
+import stat
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -38,18 +39,26 @@ def copy(entries: Sequence[Entry], outdir: str) -> None:
     """
     try:
         os.makedirs(outdir, exist_ok=True)
+        was_empty = not os.listdir(outdir)
         target = _Target(os.path.join(outdir, ""), _umask())
         _copy_in_tasks([e for e in entries if e.kind != "link"], target)
         for entry in entries:
             if entry.kind == "link":
-                _make_link(entry, os.path.join(outdir, entry.path))
-        for entry in reversed(entries):  # modes of read-only folders are set last
-            if entry.kind == "dir":
-                os.chmod(os.path.join(outdir, entry.path), entry.mode)
+                _make_link(entry, target.path(entry.path))
+        folders = [entry for entry in reversed(entries) if entry.kind == "dir"]
+        # new folders in an empty directory all have one mode, of the umask, an ACL or a setgid bit
+        usual = _mode(target.path(folders[0].path)) if folders and was_empty else None
+        for entry in folders:  # modes of read-only folders are set last
+            if entry.mode != usual:
+                os.chmod(target.path(entry.path), entry.mode)
     except TorchXError:
         raise
     except OSError as err:
         raise _unwritable(outdir, err) from err
+
+
+def _mode(path: str) -> int:
+    return stat.S_IMODE(os.lstat(path).st_mode)
 
 
 class _Single(NamedTuple):
@@ -180,9 +189,7 @@ def _copy_in_tasks(entries: Sequence[Entry], target: _Target) -> None:
             return
 
 
-def _copy_in_threads(
-    tasks: Sequence[Sequence[Entry]], target: _Target, threads: int
-) -> None:
+def _copy_in_threads(tasks: Sequence[Sequence[Entry]], target: _Target, threads: int) -> None:
     if not tasks:
         return
     from concurrent.futures import ThreadPoolExecutor

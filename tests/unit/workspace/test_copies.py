@@ -119,6 +119,24 @@ def test_a_folder_that_must_not_be_written_to_is_copied_with_its_content(tmp_pat
     assert (tmp_path / "out/ro/f").read_text() == "ro/f"
 
 
+@pytest.mark.parametrize("target", ["new", "empty", "setgid", "used"])
+def test_modes_of_folders_are_kept_wherever_they_are_copied_to(tmp_path: Path, target: str):
+    modes = {"usual": 0o755, "own": 0o700, "shared": 0o2775, "ro": 0o555, "usual/in": 0o755}
+    source, out = tmp_path / "src", tmp_path / target
+    for name, mode in modes.items():
+        (source / name).mkdir(parents=True)
+        (source / name).chmod(mode)
+    if target != "new":
+        out.mkdir()
+    if target == "setgid":
+        out.chmod(0o2755)
+    if target == "used":
+        (out / "usual").mkdir(parents=True)
+        (out / "usual").chmod(0o711)
+    copy(scan(str(source)), str(out))
+    assert {name: (out / name).stat().st_mode & 0o7777 for name in modes} == modes
+
+
 @pytest.mark.parametrize(("there", "comes"), [("x/y", "x"), ("x", "x/y")])
 def test_a_file_and_a_folder_of_one_name_are_an_error(tmp_path: Path, there, comes):
     make(tmp_path / "out", there)
