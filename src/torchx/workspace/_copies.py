@@ -67,7 +67,7 @@ def place(workspace: Workspace | str, path: str, *, link_all: bool = False) -> s
         if not os.path.isdir(parent):
             msg = f"`{path}` cannot be made: `{parent}` is no directory; make it first"
             raise WorkspaceNotFound(msg)
-        source = _signature(entries)
+        source = _source_signature(entries)
         if there is not None:
             if _equal(target, known, source, entries):
                 logger.info("`%s` already holds the workspace `%s`", path, workspace)
@@ -288,6 +288,18 @@ def _signature(entries: Sequence[Entry]) -> str:
         mode = 0 if entry.kind == "link" else entry.mode
         line = (entry.path, entry.kind, mode, entry.size, entry.target, changed)
         digest.update(repr(line).encode(errors="surrogateescape"))
+    return digest.hexdigest()
+
+
+def _source_signature(entries: Sequence[Entry]) -> str:
+    """Returns a digest of the workspace, which also changes if a file gets its old size and time
+    back, as with ``cp -p``.
+    """
+    import hashlib
+
+    digest = hashlib.sha256()
+    for entry in entries:
+        digest.update(repr(entry.identity()).encode(errors="surrogateescape"))
     return digest.hexdigest()
 
 

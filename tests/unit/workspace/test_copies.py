@@ -380,14 +380,27 @@ def inodes(root: Path) -> dict[str, int]:
     return {p.name: p.stat().st_ino for p in root.iterdir()}
 
 
+def change_as_cp_p_would(file: Path) -> None:
+    """Changes the content, and keeps size and time of the last change."""
+    status = file.stat()
+    file.write_text("2")
+    os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def test_a_copy_is_made_anew_if_content_changes_and_nothing_else(tmp_path: Path):
+    source, job = make(tmp_path / "src", a="1"), tmp_path / "job"
+    build(JobDir(), role("r", source), job_dir=str(job))
+    change_as_cp_p_would(source / "a")
+    build(JobDir(), role("r", source), job_dir=str(job))
+    assert (job / "a").read_text() == "2"
+
+
 def test_a_replaced_copy_hands_its_unchanged_files_on(tmp_path: Path):
     source, job = make(tmp_path / "src", "same", "d/x", a="1", b="1"), tmp_path / "job"
     build(JobDir(), role("r", source), job_dir=str(job))
     before = inodes(job)
-    status = (source / "a").stat()
-    (source / "a").write_text("2")
-    os.utime(source / "a", ns=(status.st_atime_ns, status.st_mtime_ns))  # as `cp -p` would
-    (source / "b").chmod(0o600)
+    change_as_cp_p_would(source / "a")
+    (source / "b").chmod(0o640)
     build(JobDir(), role("r", source), job_dir=str(job))
     after = inodes(job)
     assert on_disk(job) == on_disk(source)
