@@ -198,7 +198,7 @@ def test_every_change_is_noticed(workspace: Path, cache: Cache, change: str) -> 
         path.write_text("2")  # of the same size
         os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
     elif change == "mode":
-        path.chmod(0o600)
+        path.chmod(0o640)
     elif change == "name":
         path.rename(workspace / "pkg/data.tx_")
     elif change == "kind":
