@@ -323,7 +323,7 @@ def _parsed(data: bytes) -> object:
     import json  # see `_create`
 
     try:
-        return json.loads(data.decode())
+        return json.loads(data.decode("utf-8", "surrogatepass"))
     except ValueError:
         return None
 
