@@ -237,16 +237,18 @@ def _threads(wall_s: float, cpu_s: float) -> int:
 
 
 def _copy_some(entries: Sequence[Entry], target: _Target) -> None:
+    prefix, umask = target
     for entry in entries:
+        path = prefix + entry.path
         try:
             if entry.kind == "dir":
-                _make_folder(target.path(entry.path))
+                _make_folder(path)
             else:
-                _copy_file(entry, target.path(entry.path), target.umask)
+                _copy_file(entry, path, umask)
         except TorchXError:
             raise
         except OSError as err:
-            raise _unwritable(target.path(entry.path), err) from err
+            raise _unwritable(path, err) from err
 
 
 def _copy_file(entry: Entry, path: str, umask: int) -> None:

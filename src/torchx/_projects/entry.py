@@ -12,7 +12,7 @@ Kind = Literal["file", "dir", "link"]
 
 WARN_ABOVE_BYTES = 1 << 30
 
-_NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+_READ = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 
 LEAVE_OUT = (
     "leave it out with a line in the ignore file of its project: `.torchxignore`, or"
@@ -100,7 +100,7 @@ def open_entry(entry: Entry) -> BinaryIO:
             fs, path = filesystem(entry.source)
             opened: BinaryIO = fs.open(path, "rb")
             return opened
-        return os.fdopen(os.open(entry.source, os.O_RDONLY | _NO_FOLLOW), "rb", buffering=0)
+        return os.fdopen(os.open(entry.source, _READ), "rb", buffering=0)
     except OSError as err:
         raise unreadable(entry.source, err) from err
 
@@ -112,7 +112,7 @@ def read_small(entry: Entry) -> bytes:
         UnreadableWorkspace: if it is gone or cannot be read.
     """
     try:
-        file = os.open(entry.source, os.O_RDONLY | _NO_FOLLOW)
+        file = os.open(entry.source, _READ)
         try:
             data = os.read(file, entry.size + 1)
             if len(data) != entry.size:  # it changed, or the read was short
