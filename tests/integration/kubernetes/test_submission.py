@@ -14,7 +14,8 @@ import pytest
 
 from tests.fake_kube.server import FakeKube
 from torchx.errors import TorchXError
-from torchx.schedulers._kube.calls import LOCAL_QUEUES
+from torchx.schedulers._kube.apps.labels import OURS
+from torchx.schedulers._kube.calls import LOCAL_QUEUES, PODS, Selection
 from torchx.schedulers._kube.client import KubeClient
 from torchx.schedulers.kubernetes_scheduler import KubernetesScheduler
 from torchx.specs import AppState, is_terminal
@@ -164,18 +165,57 @@ def test_killed_at_any_request_nothing_runs_by_halves(
     assert len(outcomes) > len(replicas)
 
 
+def undone(cluster: FakeKube, kube: KubeClient) -> bool:
+    """True if the gate was created, so that all could run, and everything was deleted again."""
+    until(lambda: all(request["code"] for request in cluster.requests()))
+    created = any(
+        request["method"] == "POST" and "/configmaps" in request["target"]
+        for request in cluster.requests()
+    )
+    return created and not left(kube)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_interrupted_when_all_may_run_the_app_is_cancelled(
+    cluster: FakeKube,
+    scheduler: KubernetesScheduler,
+    kube: KubeClient,
+    notes: Notes,
+    number: signal.Signals,
+) -> None:
+    cluster.requests(forget=True)
+    cluster.fault("late", "^POST .*/configmaps", seconds=2)
+    with Launcher(notes, (2, 1, 1), OPTS) as process:
+        until(notes.ran)
+        process.send_signal(number)
+        process.wait()
+    cluster.no_faults()
+    assert undone(cluster, kube)
+    assert [row for row in scheduler.list() if row.name == "app"] == []
+    assert notes.ran() <= expected((2, 1, 1))
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_ended_at_random_moments_nothing_runs_by_halves(
-    scheduler: KubernetesScheduler, kube: KubeClient, notes: Notes, number: signal.Signals
+    cluster: FakeKube,
+    scheduler: KubernetesScheduler,
+    kube: KubeClient,
+    notes: Notes,
+    number: signal.Signals,
 ) -> None:
     rng = random.Random(number)
     for _ in range(6):
+        cluster.requests(forget=True)
         with Launcher(notes, (2, 1, 1), OPTS) as process:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(rng.uniform(0.05, 0.25))
             process.send_signal(number)
             process.wait()
-        check_outcome(scheduler, kube, notes, (2, 1, 1))
+        if undone(cluster, kube):  # the signal came when it was launched: it was cancelled
+            until(lambda: not kube.list_objects(Selection(PODS, NS, OURS)).items)
+            assert notes.ran() <= expected((2, 1, 1))
+        else:
+            check_outcome(scheduler, kube, notes, (2, 1, 1))
         notes.forget()
 
 
