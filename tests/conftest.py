@@ -59,13 +59,13 @@ def compile_once(config: pytest.Config) -> None:
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     """More workers than cores, as most tests wait; none for tests that are named one by one.
 
-    Two cores compute for two thirds of the time with 8 workers, and for three quarters with 12.
+    Two cores compute for two thirds of the time with 8 workers, and for 70 % with 10.
     """
     if all("::" in arg for arg in config.args):
         return 0
     if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
         return None  # pytest-xdist reads it
-    return max(12, os.cpu_count() or 1)
+    return max(10, os.cpu_count() or 1)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

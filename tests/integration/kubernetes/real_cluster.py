@@ -112,6 +112,11 @@ class Waiter:
         beginning = f"`{self._handle}` is "
         return [text.removeprefix(beginning) for text in self._caplog.messages if beginning in text]
 
+    def over(self, timeout_s: float = 60) -> None:
+        """Waits for the end of the thread, which other tests would have to share."""
+        self._thread.join(timeout_s)
+        assert not self._thread.is_alive(), f"still waiting for `{self._handle}`"
+
     def result(self, timeout_s: float = 60) -> AppStatus:
         """The last status."""
         self._thread.join(timeout_s)

@@ -44,17 +44,18 @@ def runner(place, tmp_path, monkeypatch, caplog):
 @pytest.fixture
 def begin(runner, caplog):
     """Submits an app and waits for it in the background; the waiter."""
-    handles = []
+    waiters = {}
 
     def begun(app, **cfg):
-        handles.append(submit(runner, app, **cfg))
-        waiter = Waiter(handles[-1], caplog)
-        waiter.app_id = handles[-1].rpartition("/")[2]
+        handle = submit(runner, app, **cfg)
+        waiter = waiters[handle] = Waiter(handle, caplog)
+        waiter.app_id = handle.rpartition("/")[2]
         return waiter
 
     yield begun
-    for handle in handles:
+    for handle, waiter in waiters.items():
         runner.delete(handle)
+        waiter.over()
 
 
 def told(waiter, words):

@@ -36,16 +36,18 @@ def runner(kubeconfig: str, caplog: pytest.LogCaptureFixture) -> Iterator[Runner
 @pytest.fixture
 def begin(runner: Runner, caplog: pytest.LogCaptureFixture) -> Iterator[Begin]:
     """Submits an app and waits for it in the background."""
-    handles = []
+    waiters: dict[str, Waiter] = {}
 
     def begun(script: str = "sleep 60", **more: Any) -> Waiter:
         cfg = more.pop("cfg", {})
-        handles.append(runner.run(an_app(script, **more), "kubernetes", {**OPTS, **cfg}))
-        return Waiter(handles[-1], caplog)
+        handle = runner.run(an_app(script, **more), "kubernetes", {**OPTS, **cfg})
+        waiters[handle] = Waiter(handle, caplog)
+        return waiters[handle]
 
     yield begun
-    for handle in handles:
+    for handle, waiter in waiters.items():
         runner.delete(handle)
+        waiter.over()
 
 
 def pod_that_runs(kube: KubeClient) -> dict[str, Any]:

@@ -88,7 +88,9 @@ class LifeContract(ContractParts):
         self, scheduler: Scheduler[Any], jobs: Jobs
     ) -> None:
         jobs.need("replica_statuses")
-        app = jobs.sh(f"exit {macros.replica_id}", num_replicas=2)
+        # the second fails, which ends the others, when the first has surely succeeded
+        script = f"[ {macros.replica_id} = 0 ] || sleep 1; exit {macros.replica_id}"
+        app = jobs.sh(script, num_replicas=2)
         if scheduler.features.multi_role:
             app.roles.append(jobs.role("sh", "-c", "true", name="other"))
         found = jobs.describe(jobs.run(app))
