@@ -59,7 +59,8 @@ def compile_once(config: pytest.Config) -> None:
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     """More workers than cores, as most tests wait; none for tests that are named one by one.
 
-    Two cores compute for two thirds of the time with 8 workers, and for 70 % with 10.
+    Two cores compute for 65 % of the time with 8 workers and for 80 % with 12, where tests have to
+    wait for each other.
     """
     if all("::" in arg for arg in config.args):
         return 0
