@@ -51,14 +51,18 @@ def raised_in(text: str) -> Raised | None:
     """Returns the first exception among the processes of a replica, from their output.
 
     torchrun reports which worker failed first; without it, the first process counts whose exception
-    is not the consequence of another's. A process was ended by its last exception, except for those
-    that only report that it, or another one, was told to end.
+    is not the consequence of another's. So it does if torchrun names one that only lost another: of
+    workers that ended between two of its checks, it names the one with the lowest rank. A process
+    was ended by its last exception, except for those that only report that it, or another one, was
+    told to end.
     """
     found = [*_last_of_each_process(text)]
+    causes = [raised for raised in found if not is_consequence(raised.callstack)]
     roots = _ROOT_CAUSE.findall(text)
     if roots:
-        return _of_root(found, *map(int, roots[-1]))
-    causes = [raised for raised in found if not is_consequence(raised.callstack)]
+        root = _of_root(found, *map(int, roots[-1]))
+        if not causes or not is_consequence(root.callstack):
+            return root
     return next(iter(causes or found), None)
 
 

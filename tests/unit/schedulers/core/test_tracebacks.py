@@ -162,6 +162,13 @@ def test_the_rank_that_torchrun_saw_first_counts() -> None:
     assert rank_in(text, "ValueError: another") is None
 
 
+def test_a_rank_that_lost_another_is_no_cause_though_torchrun_saw_both_at_once() -> None:
+    lost, cause = prefixed("[0]:[rank0]: ", LOST), prefixed("[1]:[rank1]: ", CAUSE)
+    for text in (lost + cause, cause + lost):
+        assert raised_in(text + root(0, 0)) == Raised("ValueError: no", CAUSE, 1, 1)
+    assert exception(lost + root(0, 0)) == "RuntimeError: Connection closed by peer"
+
+
 def test_the_global_rank_comes_from_the_summary_of_torchrun() -> None:
     assert raised_in(prefixed("[trainer1]:", CAUSE) + root(9, 1)) == Raised(
         "ValueError: no", CAUSE, rank=9, local_rank=1
