@@ -8,8 +8,8 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 
 from torchx._projects.patterns import (
-    SPECIAL,
     Pattern,
+    ending_of,
     literal_of,
     literal_pattern,
     part_matcher,
@@ -252,8 +252,8 @@ class _Group:
             literal = literal_of(part)
             if literal is not None:
                 names.add(literal)
-            elif part[0] == "*" and not SPECIAL & {*part[1:]}:
-                ends.append(part[1:])
+            elif (end := ending_of(part)) is not None:
+                ends.append(end)
             else:
                 regexes.append(to_regex(part))
         if not (names or ends or regexes or self._paths):

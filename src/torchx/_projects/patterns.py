@@ -87,6 +87,11 @@ def literal_of(part: str) -> str | None:
     return part
 
 
+def ending_of(part: str) -> str | None:
+    """Returns the text that a part like ``*.pyc`` asks names to end with; ``None`` for others."""
+    return part[1:] if part[:1] == "*" and not SPECIAL & {*part[1:]} else None
+
+
 def part_matcher(part: str) -> Callable[[str], object]:
     literal = literal_of(part)
     if literal is not None:

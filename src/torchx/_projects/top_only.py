@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from torchx._projects.entry import Entry
 from torchx._projects.ignore import Rules
-from torchx._projects.patterns import SPECIAL, literal_of
+from torchx._projects.patterns import ending_of, literal_of
 from torchx._startup.lazy_logger import get_logger
 
 logger = get_logger(__name__)
@@ -45,9 +45,7 @@ def warn_of_top_only(rules: Rules, root: str, entries: Sequence[Entry]) -> None:
 
 def _may_fit_one(pattern: str, parts: str) -> bool:
     """Returns False if a pattern fits none of these names, each of which is between two ``/``."""
-    literal = literal_of(pattern)
+    literal, end = literal_of(pattern), ending_of(pattern)
     if literal is not None:
         return f"/{literal}/" in parts
-    if pattern[0] == "*" and not SPECIAL & {*pattern[1:]}:
-        return f"{pattern[1:]}/" in parts
-    return True
+    return end is None or f"{end}/" in parts

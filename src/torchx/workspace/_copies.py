@@ -11,7 +11,7 @@ if the user declares that no job writes to it.
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
@@ -280,26 +280,29 @@ def _same_file(entry: Entry, there: os.stat_result) -> bool:
 
 
 def _signature(entries: Sequence[Entry]) -> str:
-    import hashlib
+    """Returns a digest of a copy, by what is kept when its workspace is copied again."""
 
-    digest = hashlib.sha256()
-    for entry in entries:
+    def key(entry: Entry) -> tuple[object, ...]:
         changed = entry.status.st_mtime_ns if entry.status is not None else 0
         mode = 0 if entry.kind == "link" else entry.mode
-        line = (entry.path, entry.kind, mode, entry.size, entry.target, changed)
-        digest.update(repr(line).encode(errors="surrogateescape"))
-    return digest.hexdigest()
+        return entry.path, entry.kind, mode, entry.size, entry.target, changed
+
+    return _digest(map(key, entries))
 
 
 def _source_signature(entries: Sequence[Entry]) -> str:
     """Returns a digest of the workspace, which also changes if a file gets its old size and time
     back, as with ``cp -p``.
     """
+    return _digest(entry.identity() for entry in entries)
+
+
+def _digest(keys: Iterable[tuple[object, ...]]) -> str:
     import hashlib
 
     digest = hashlib.sha256()
-    for entry in entries:
-        digest.update(repr(entry.identity()).encode(errors="surrogateescape"))
+    for key in keys:
+        digest.update(repr(key).encode(errors="surrogateescape"))
     return digest.hexdigest()
 
 

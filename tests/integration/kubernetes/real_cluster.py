@@ -115,11 +115,11 @@ class Waiter:
     def over(self, timeout_s: float = 60) -> None:
         """Waits for the end of the thread, which other tests would have to share."""
         self._thread.join(timeout_s)
-        assert not self._thread.is_alive(), f"still waiting for `{self._handle}`"
+        assert not self._thread.is_alive(), self.told()
 
     def result(self, timeout_s: float = 60) -> AppStatus:
         """The last status."""
-        self._thread.join(timeout_s)
+        self.over(timeout_s)
         assert self._status is not None, self.told()
         return self._status
 
