@@ -439,7 +439,8 @@ class Scheduler(abc.ABC, Generic[T]):
 
     def end_after_failure(self, app_id: str) -> "ReplicaSnapshot | None":
         """Ends the rest of an app after a replica has failed for good, if that is requested and the
-        backend does not do it itself. ``Runner.wait`` calls it after each query.
+        backend does not do it itself. ``Runner.wait`` calls it after each query of an app that has
+        not ended.
 
         Returns:
             The first failure, if the app is being ended because of it; else ``None``.

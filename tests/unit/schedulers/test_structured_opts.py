@@ -149,6 +149,13 @@ def test_a_class_without_source_has_no_help() -> None:
     assert [opt.help for _, opt in space["Repl"].as_runopts()] == ["a"]
 
 
+def test_options_that_are_added_to_are_those_of_the_caller_alone() -> None:
+    first = Base.as_runopts()
+    first.add("more", type_=str, help="of the caller")
+    assert [key for key, _ in Base.as_runopts()] == ["inherited"]
+    assert [key for key, _ in Derived.as_runopts()][:2] == ["inherited", "many_lines"]
+
+
 def test_the_example_of_the_reference() -> None:
     job = Job.from_cfg({"clusterName": "c1", "net.mtu": 9000, "foo": 1})
     assert job.cluster_name == "c1"

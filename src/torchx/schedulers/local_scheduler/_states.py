@@ -1,6 +1,6 @@
 """Parses the journal of a job: state, attempts and exit codes of every replica."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 from torchx.schedulers.api import AppSnapshot, ReplicaSnapshot
 from torchx.specs.api import AppState
@@ -71,7 +71,7 @@ def parse_journal(data: bytes) -> JobView:
     return view
 
 
-def _events(lines: "list[str]") -> Iterable[object]:
+def _events(lines: "list[str]") -> "list[object]":
     """Decodes lines of JSON together, or one by one if some are damaged."""
     import json  # 1 ms, and `list` reads no journal of what has ended
 
@@ -81,16 +81,13 @@ def _events(lines: "list[str]") -> Iterable[object]:
             return events
     except ValueError:
         pass
-    return filter(None, map(_decoded, lines))
-
-
-def _decoded(line: str) -> object:
-    import json
-
-    try:
-        return json.loads(line)
-    except ValueError:
-        return None
+    events = []
+    for line in lines:
+        try:
+            events.append(json.loads(line))
+        except ValueError:
+            continue
+    return events
 
 
 def _start(view: JobView, t: int, role: int, k: int, attempt: int, pid: int, _ticks: int) -> None:
